@@ -14,7 +14,6 @@ from pydantic import Field, Strict, model_validator
 
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet, problem_of_devices
 from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
     CONTROL_CLASSES,
@@ -292,7 +291,7 @@ class Artifact(Stored):
     ``functions`` are the entry functions that the test stands for, where its toolchain says so.
     ``classes`` are those of its controls, narrowest first, for a reader: a program derives them from the knobs, and
     takes the file for damaged where they differ. ``licences`` are what the baseline and the sources allow besides;
-    None where nobody looked. ``in_place`` is what the programs said of it that its kernel was captured from.
+    None where nobody looked.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -309,7 +308,6 @@ class Artifact(Stored):
     code: Annotated[dict[Symbol, CodePair], Field(max_length=20_000)]
     search: SearchRecord
     claims: Annotated[Array[Claim], Field(max_length=1000)] = ()
-    in_place: Annotated[Array[InPlace], Field(max_length=100)] = ()
     front: Annotated[Array[FrontPoint], Field(max_length=100)] = ()
     withdrawn: Annotated[Array[Withdrawn], Field(max_length=1000)] = ()
     reduction: Reduction | None = None
@@ -334,8 +332,6 @@ class Artifact(Stored):
             raise ValueError('outcome "baseline" has neither [controls] nor [[claims]]')
         if self.outcome == "promoted" and (self.claims or not self.controls):
             raise ValueError('outcome "promoted" needs a [controls] table, and has no [[claims]] until it is proven')
-        if len({(record.program, record.device) for record in self.in_place}) < len(self.in_place):
-            raise ValueError("two [[in_place]] entries are about one program and device")
         if self.outcome in ("promoted", "retired") and not self.reason:
             raise ValueError(f'outcome "{self.outcome}" needs a reason')
         if not self.compiler.compiles and self.fingerprint.command != digest_of_command(self.compiler.command):

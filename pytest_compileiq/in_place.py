@@ -1,33 +1,33 @@
-"""What an artifact records of a validation: how its controls did within the program that its kernel is of."""
+"""What a program shows of controls that were tuned on a capture of it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
-
-from pydantic import Field, model_validator
-
-from pytest_compileiq.stored import Array, Count, Ratio, Seconds, Stored, Text
-from pytest_compileiq.stressed import Share
+from dataclasses import dataclass
+from typing import Literal
 
 InPlaceStanding = Literal["holds", "differs", "undecided"]
 
 
-class WorkloadInPlace(Stored):
+@dataclass(frozen=True)
+class WorkloadInPlace:
     """The times of one workload's calls within the program.
 
-    ``pairs`` counts neighbouring calls, one by each arm. ``speedup`` and its bounds are of the program; None where
-    there were too few pairs. ``least`` is what the program has to show for the claim to hold in it. ``baseline_s`` is
-    how long a call of the baseline took in the program, and ``captured_s`` in the capture, just before.
+    Attributes:
+        pairs: neighbouring calls, one by each arm.
+        least: the speed-up that the program has to show for the claim to hold in it.
+        captured_s: how long a call of the baseline took in the capture, just before.
+        speedup, speedup_low, speedup_high: of the program; None where there were too few pairs.
+        baseline_s: how long a call of the baseline took in the program.
     """
 
-    workload: Text
-    pairs: Count
-    speedup: Ratio | None = None
-    speedup_low: Ratio | None = None
-    speedup_high: Ratio | None = None
-    least: Ratio
-    baseline_s: Seconds | None = None
-    captured_s: Seconds | None = None
+    workload: str
+    pairs: int
+    least: float
+    captured_s: float
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    baseline_s: float | None = None
 
     @property
     def standing(self) -> InPlaceStanding:
@@ -38,40 +38,34 @@ class WorkloadInPlace(Stored):
             return "holds"
         return "differs" if self.speedup_high < self.least else "undecided"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        bounds = (self.speedup_low, self.speedup, self.speedup_high)
-        if any(bound is None for bound in bounds) != all(bound is None for bound in bounds):
-            raise ValueError(f"workload {self.workload!r} needs speedup, speedup_low and speedup_high, or none of them")
-        if self.speedup_low is not None and not self.speedup_low <= (self.speedup or 0) <= (self.speedup_high or 0):
-            raise ValueError(f"workload {self.workload!r} has bounds that are not in order")
-        return self
 
-
-class DiffersInPlace(Stored):
+@dataclass(frozen=True)
+class DiffersInPlace:
     """A place in which the arms left something else on ``calls`` of the program's calls.
 
     ``relative`` is the largest difference over the largest value there; None of what is no float.
     """
 
-    place: Text
-    calls: Count
-    relative: Share | None = None
+    place: str
+    calls: int
+    relative: float | None = None
 
 
-class InPlace(Stored):
+@dataclass(frozen=True)
+class InPlace:
     """One validation, in ``program`` as it was typed, on ``device``.
 
-    ``compared`` counts the calls that both arms made on the same memory, and ``differing`` are the places that differed
-    by more than ``rtol`` of their largest value, and than the baseline differs from itself. ``output`` is the program's
-    own, with every call made by one arm and by the other. ``explanation`` is a person's, of what differs.
+    Attributes:
+        compared: calls that both arms made on the same memory.
+        output: the program's own, with every call made by one arm and by the other.
+        rtol: how far floats may differ, relative to the largest value of their place.
+        differing: the places that differed by more than that, and than the baseline differs from itself.
     """
 
-    program: Text
-    device: Text
-    compared: Count
-    rtol: Share = 0.0
-    differing: Annotated[Array[DiffersInPlace], Field(max_length=1000)] = ()
+    program: str
+    device: str
+    compared: int
     output: Literal["same", "differs", "not compared"]
-    workloads: Annotated[Array[WorkloadInPlace], Field(max_length=1000)] = ()
-    explanation: Text | None = None
+    rtol: float = 0.0
+    differing: tuple[DiffersInPlace, ...] = ()
+    workloads: tuple[WorkloadInPlace, ...] = ()

@@ -27,7 +27,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --check [DIR] -- python PROGRAM ...\n"
-        "       acf capture --validate [DIR] [--rtol R] -- python PROGRAM ...\n"
+        "       acf capture --validate [DIR] [--rtol R] [--retire [--yes]] -- python PROGRAM ...\n"
         "       acf capture --show [DIR]",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
         "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones; "
@@ -67,6 +67,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="R",
         help="with --validate: relative tolerance of floats (default: 0)",
     )
+    capture.add_argument(
+        "--retire",
+        action="store_true",
+        help="with --validate: list what the program contradicts, and retire it with --yes",
+    )
+    capture.add_argument("--yes", action="store_true", help="with --retire: withdraw the listed artifacts")
     mode.add_argument("--show", help="verify a capture and list its kernels", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
@@ -83,6 +89,10 @@ def _capture(options: argparse.Namespace) -> int:
         raise UserError(
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
+        )
+    if (options.retire and not options.validate) or (options.yes and not options.retire):
+        raise UserError(
+            "--retire withdraws what --validate finds: acf capture --validate --retire --yes -- python PROGRAM"
         )
     if (options.rank_only or options.check or options.validate) and (options.to or options.tests or options.extents):
         mode = "--check" if options.check else "--validate" if options.validate else "--rank-only"

@@ -1,4 +1,4 @@
-"""``acf retire``, ``acf promote`` and ``acf explain``."""
+"""``acf retire`` and ``acf promote``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ def add_verbs(verbs: Any) -> None:
     promote.add_argument("--point", required=True, type=int, metavar="K", help="its number in acf show, from 0")
     promote.add_argument("--target", help="one target (default: the only one)")
     promote.set_defaults(verb=_promote)
-    explain = verbs.add_parser("explain")
-    explain.add_argument("name")
-    explain.add_argument("--reason", required=True, help="the reason, stored in the artifact")
-    explain.add_argument("--target", help="one target (default: the only one)")
-    explain.set_defaults(verb=_explain)
 
 
 def _retire(options: argparse.Namespace) -> int:
@@ -42,15 +37,6 @@ def _promote(options: argparse.Namespace) -> int:
     store, target = _located(options)
     promote(store, options.name, target, options.point)
     say(f"{options.name} for {target} holds point {options.point}, unproven: run pytest --tune --tune-budget=0")
-    return 0
-
-
-def _explain(options: argparse.Namespace) -> int:
-    from pytest_compileiq.store.lifecycle import explain
-
-    store, target = _located(options)
-    explain(store, options.name, target, options.reason)
-    say(f"what a program says against {options.name} for {target} is explained; the explanation is in the artifact")
     return 0
 
 

@@ -42,7 +42,6 @@ VERBS = {
     "review": {
         "diff": "summarise artifact changes between two commits",
         "textconv": "print one file of an artifact as text, for git diff",
-        "explain": "accept an artifact that a program contradicts",
     },
     "build and ship": {
         "flags": "print the options that apply an artifact",

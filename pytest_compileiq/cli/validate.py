@@ -20,10 +20,18 @@ from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.report.in_place import record_lines, standing_text
-from pytest_compileiq.rules.in_place import is_against, is_of_calls, least_in_place, left_out, open_in
+from pytest_compileiq.rules.in_place import (
+    is_against,
+    is_of_calls,
+    least_in_place,
+    left_out,
+    open_in,
+    slower_in,
+    wrong_in,
+)
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
-from pytest_compileiq.store.lifecycle import validated
+from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import read_regular
 from pytest_compileiq.system.printing import complain, say
@@ -37,7 +45,7 @@ _SHOWN_LINES = 20
 
 
 def validate(options: argparse.Namespace, program: Program, folder: Path) -> int:
-    """Replay the artifacts of the capture, run the program with their builds, keep what it says; the exit status.
+    """Replay the artifacts of the capture, run the program with their builds, tell what it says; the exit status.
 
     Raises:
         UserError: no artifact is of a kernel of the capture, or none can be tried.
@@ -175,10 +183,12 @@ def _tried(
     if remark:
         complain(remark)
     told = list(_told_of(program, both, kernels, outputs))
-    confirmed = [
-        _kept(store, kernel, routed, outputs[_key(kernel)], _typed(program), options.rtol) for kernel, routed in told
+    shown = [
+        (kernel, _shown(kernel, routed, outputs[_key(kernel)], _typed(program), options.rtol))
+        for kernel, routed in told
     ]
-    say(f"kept in {os.path.relpath(store.root)}: acf show NAME shows it, and pytest holds the artifacts to it")
+    confirmed = [not (is_against(record) or any(open_in(record)) or kernel.remarks) for kernel, record in shown]
+    _withdraw(options, store, [(kernel, record) for kernel, record in shown if is_against(record)])
     ended_well = both.status == 0 and not (isinstance(both.watched, Watched) and both.watched.failure)
     return 0 if ended_well and len(told) == len(kernels) and all(confirmed) else 1
 
@@ -215,18 +225,32 @@ def _told_of(
     yield from zip(kernels, both.watched.routed, strict=True)
 
 
-def _kept(store: Store, kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> bool:
-    """Keep and show what the program says of one kernel; whether it confirms its artifact."""
+def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> InPlace:
+    """Show what the program says of one kernel."""
     record = record_of(kernel, routed, program=program, same_output=same, rtol=rtol)
-    try:
-        validated(store, kernel.name, kernel.target, record)
-    except StoreError as error:  # what the program says of other kernels is kept all the same
-        complain(str(error))
-        return False
     say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
     for sentence in _remarks(kernel, routed, record):
         complain(f"{kernel.name}: {sentence}")
-    return not (is_against(record) or any(open_in(record)) or kernel.remarks)
+    return record
+
+
+def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
+    """Retire what the program contradicts, where that is asked for; else say how."""
+    for kernel, record in against:
+        said = "; ".join((*wrong_in(record), *slower_in(record)))
+        if not options.yes:
+            complain(f"{kernel.name} ({kernel.target}) would be retired: {said}")
+            continue
+        try:
+            retire(store, kernel.name, kernel.target, f"{standing_text(record)}: {said}")
+        except CompileIQError as error:  # the others are withdrawn all the same
+            complain(str(error))
+        else:
+            say(f"{kernel.name} for {kernel.target} is retired: builds take the baseline")
+    if against and not options.yes:
+        complain(
+            "nothing was retired: acf capture --validate --retire --yes withdraws it; a better capture may mend it"
+        )
 
 
 def _typed(program: Program) -> str:

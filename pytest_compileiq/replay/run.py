@@ -16,7 +16,6 @@ from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_assertions
-from pytest_compileiq.replay.in_place import in_place
 from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, other_driver
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
@@ -117,8 +116,6 @@ class Replay:
         self._built = built_of(self.benchmark, artifact)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
-        if self.settings.arms is None:  # else a program is about to say it anew
-            self.notes += in_place(self.benchmark, artifact, self.checks)
         self._expect_a_run(self._missed)  # only now: no device is needed to compare what is exact
         return self._gate(artifact, controls)
 

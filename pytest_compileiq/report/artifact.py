@@ -9,7 +9,6 @@ from pytest_compileiq.model import of_entries
 from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.report.checks import told_of_checks
 from pytest_compileiq.report.classes import class_facts
-from pytest_compileiq.report.in_place import in_place_lines
 from pytest_compileiq.report.kept_controls import kept_lines
 from pytest_compileiq.report.results import (
     also_changes,
@@ -66,7 +65,6 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     for number, line in enumerate(stress_lines(artifact.claims)):
         yield f"    {line}" if number else f"  stress     {line}"
     yield from kept_lines(artifact)
-    yield from in_place_lines(artifact)
     if beyond := also_changes(artifact):
         yield f"  also       changes {beyond}"
     yield from (f"  worse      {lost}" for lost in got_worse(artifact))

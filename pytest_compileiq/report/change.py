@@ -12,7 +12,6 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.checks import lost_checks, unchecked
 from pytest_compileiq.report.classes import gained_text, in_effect_text, licence_text
-from pytest_compileiq.report.in_place import lost_text, record_lines, standing_text
 from pytest_compileiq.report.kept_controls import attribution_text, reduction_text, unreduced_text
 from pytest_compileiq.report.results import (
     claim_text,
@@ -25,7 +24,6 @@ from pytest_compileiq.report.stress import draws_lines, less_accurate_lines
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.entries import WorseEntry
-from pytest_compileiq.rules.in_place import is_against
 from pytest_compileiq.rules.words import pair_texts, unit_text
 from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.system.printing import json_text
@@ -100,8 +98,6 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("reach", _reach(change.also_changes), loud=True, folded=False),
         Fact("warning", change.warnings, loud=True, folded=False),
         Fact("lost", tuple(lost_checks(change.claims)), loud=True, folded=False),
-        Fact("lost", tuple(map(lost_text, change.in_place_lost)), loud=True, folded=False),
-        Fact("in place", tuple(_in_place(change, against=True)), loud=True, folded=False),
         Fact("accuracy", tuple(less_accurate_lines(_claims(change))), loud=True, folded=False),
         Fact("reason", (change.reason,) if change.reason else (), folded=False),
         Fact("was", (change.was,) if change.was else ()),
@@ -123,7 +119,6 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("code", tuple(map(_digest_step, change.code))),
         Fact("checks", unchecked(_claims(change)), folded=False),
         Fact("stress", tuple(draws_lines(_claims(change))), folded=False),
-        Fact("in place", tuple(_in_place(change, against=False)), folded=False),
         Fact("history", change.history, folded=False),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
@@ -149,12 +144,6 @@ def _other_devices(change: Change) -> Iterator[str]:
         for way, names in (("now also on", set(new) - set(old)), ("no longer on", set(old) - set(new))):
             if names:
                 yield f"{way} {', '.join(map(unit_text, first_of(sorted(names))))}"
-
-
-def _in_place(change: Change, *, against: bool) -> Iterator[str]:
-    for record in change.in_place:
-        if is_against(record) is against:
-            yield from (standing_text(record), *record_lines(record))
 
 
 def _claims(change: Change) -> list[Claim]:

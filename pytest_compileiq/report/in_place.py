@@ -1,21 +1,13 @@
-"""What a program said of controls that were tuned on a capture of it, in words. Texts of artifacts are untrusted."""
+"""What a program said of controls that were tuned on a capture of it, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.in_place import InPlace, WorkloadInPlace
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.rules.in_place import is_against, open_in, wrong_in
 from pytest_compileiq.spelling import quantity
-
-
-def in_place_lines(artifact: Artifact) -> Iterator[str]:
-    """The lines of ``acf show``."""
-    for record in artifact.in_place:
-        yield f"  in place   {standing_text(record)}"
-        yield from (f"    {line}" for line in record_lines(record))
 
 
 def standing_text(record: InPlace) -> str:
@@ -32,8 +24,6 @@ def record_lines(record: InPlace) -> Iterator[str]:
         yield f"{each.workload}: {gain_text(each)}"
     yield f"values: {values_text(record)}"
     yield from (f"contradicts: {said}" for said in wrong_in(record))
-    if record.explanation:
-        yield f"explained: {record.explanation}"
 
 
 def gain_text(workload: WorkloadInPlace) -> str:
@@ -62,8 +52,3 @@ def values_text(record: InPlace) -> str:
     came_out = "some differ" if record.differing else f"none differs{beyond}" if count else "so nothing was compared"
     output = {"same": "the same output", "differs": "another output", "not compared": "its output was not compared"}
     return f"{calls}, {came_out}; {output[record.output]}"
-
-
-def lost_text(record: InPlace) -> str:
-    """What was known and is no more."""
-    return f"validated in {record.program} before, and no more"

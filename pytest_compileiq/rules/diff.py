@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import get_args
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler
-from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence
 from pytest_compileiq.proven_code import StoredCode
@@ -18,7 +17,6 @@ from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective
 from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_benchmark, is_same_benchmark
-from pytest_compileiq.rules.in_place import lost_validations
 from pytest_compileiq.spelling import first_of
 
 
@@ -112,7 +110,6 @@ class Change:
         also_changes: entry functions that the newest controls change, and that its test does not stand for.
         reduction, attribution: how few controls the newest side holds, and what each of them brings.
         unreduced: how many controls it holds as they were found, with nothing left out; 0 where it was reduced.
-        in_place, in_place_lost: what programs said of the newest controls, and what only the older side has of that.
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
@@ -148,8 +145,6 @@ class Change:
     reduction: Reduction | None = None
     unreduced: int = 0
     attribution: Attribution | None = None
-    in_place: tuple[InPlace, ...] = ()
-    in_place_lost: tuple[InPlace, ...] = ()
     warnings: tuple[str, ...] = ()
     evidence: str = ""
     problem: str = ""
@@ -200,8 +195,6 @@ def compare(old: Side | None, new: Side | None) -> Change:
         reduction=after.reduction if after and after.outcome == "tuned" else None,
         unreduced=after.unreduced if after else 0,
         attribution=after.attribution if after and after.outcome == "tuned" else None,
-        in_place=after.in_place if after else (),
-        in_place_lost=lost_validations(before, after) if before and after else (),
         warnings=tuple(_warnings(new, before, after)),
         evidence=_evidence(shown) if shown else "",
         problem="; ".join(_problems(old, new)),

@@ -12,7 +12,7 @@ from pytest_compileiq.model import tail_of
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Artifact, Claim
+    from pytest_compileiq.artifact import Claim
 
 FEWEST_PAIRS = 6
 LEVEL = 0.99
@@ -112,22 +112,8 @@ def slower_in(record: InPlace) -> Iterator[str]:
 
 
 def is_against(record: InPlace) -> bool:
-    """Whether the program contradicts the artifact, explained or not."""
+    """Whether the program contradicts the artifact."""
     return any(wrong_in(record)) or any(slower_in(record))
-
-
-def contradicted(artifact: Artifact) -> Iterator[tuple[InPlace, str]]:
-    """The validations that contradict the artifact and that nobody explained, with what each says."""
-    for record in artifact.in_place:
-        if is_against(record) and not (record.explanation or "").strip():
-            said = "; ".join((*wrong_in(record), *slower_in(record)))
-            yield record, f"{record.program} contradicts it on {record.device}: {said}"
-
-
-def lost_validations(before: Artifact, after: Artifact) -> tuple[InPlace, ...]:
-    """What programs said of ``before`` and, on the same device, nobody asked of ``after``."""
-    asked = {(record.program, record.device) for record in after.in_place}
-    return tuple(record for record in before.in_place if (record.program, record.device) not in asked)
 
 
 def open_in(record: InPlace) -> Iterator[str]:

@@ -58,8 +58,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         attribution["without"] = [
             _without_empty(entry, "knobs", "acf", "by_share", "losses") for entry in attribution["without"]
         ]
-    content["in_place"] = [_without_empty(record, "rtol", "differing", "workloads") for record in content["in_place"]]
-    return _without_empty(content, "functions", "classes", "claims", "in_place", "front", "withdrawn")
+    return _without_empty(content, "functions", "classes", "claims", "front", "withdrawn")
 
 
 def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:

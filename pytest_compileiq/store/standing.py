@@ -10,21 +10,18 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.rules.in_place import contradicted
 from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
 
 _MOST_SOURCE_BYTES = 64 << 20
 
 
 def why_unproven(name: str, artifact: Artifact) -> str | None:
-    """Why controls may not be applied: retired, promoted and not proven yet, or contradicted; None for any others."""
+    """Why controls may not be applied: retired, or promoted and not proven yet; None for any others."""
     here = f"{name} ({artifact.target})"
     if artifact.outcome == "retired":
         return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
     if artifact.outcome == "promoted":
         return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
-    for _, said in contradicted(artifact):
-        return f"{here} is not proven: {said}; say why: acf explain {name} --reason '…'"
     return None
 
 

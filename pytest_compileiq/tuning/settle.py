@@ -265,7 +265,6 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "code": code,
             "reduction": (result and result.reduced(attribution)) or artifact.reduction,
             "attribution": attribution,
-            "in_place": artifact.in_place if is_same else (),
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )

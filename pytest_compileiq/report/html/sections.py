@@ -21,7 +21,6 @@ from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
-from pytest_compileiq.report.in_place import record_lines, standing_text
 from pytest_compileiq.report.kept_controls import (
     attribution_text,
     entry_texts,
@@ -129,8 +128,6 @@ def _of_artifact(committed: Committed, explained: Explained | None, ident: str, 
     if uncharted > 0:
         yield tag("p", f"The samples of {uncharted} more claims are not drawn.")
     yield from _kept(artifact)
-    if artifact.in_place:
-        yield facts([("in place", "; ".join((standing_text(each), *record_lines(each)))) for each in artifact.in_place])
     yield from _front(artifact, f"{ident}-front")
     if artifact.code and artifact.compiler.compiles:
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]

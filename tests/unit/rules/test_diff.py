@@ -8,7 +8,6 @@ import pytest
 
 from pytest_compileiq.artifact import Claim, Provenance, StoredChecks, Summary
 from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import Licence
 from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.change import facts
@@ -349,21 +348,6 @@ def test_checks_and_draws_that_are_no_more_are_loud():
     assert lost.lines == ("32 usable draws of acf.rng before, 0 now",)
     gained = compare(side(claims=(gain(),)), side(claims=(checked,)))
     assert "lost" not in {fact.label for fact in facts(gained)}
-
-
-def test_what_a_program_says_is_told_and_loud_where_it_contradicts_or_is_gone():
-    confirmed = InPlace(program="python serve.py", device="cpu", compared=9, output="same")
-    against = confirmed.model_copy(update={"output": "differs", "explanation": "a date"})
-
-    def told(old, new):
-        return {(fact.label, fact.loud): fact.lines for fact in facts(compare(old, new))}
-
-    lost = told(side(in_place=(confirmed,)), side(controls=None, outcome="baseline", claims=()))
-    assert lost["lost", True] == ("validated in python serve.py before, and no more",)
-    assert told(side(), side(in_place=(confirmed,)))["in place", False][0] == "python serve.py confirms it on cpu"
-    loud = told(side(in_place=(confirmed,)), side(in_place=(against,)))["in place", True]
-    assert loud[0] == "python serve.py contradicts it on cpu"
-    assert loud[2:] == ("contradicts: the program's output differs", "explained: a date")
 
 
 def test_controls_of_which_nothing_was_left_out_are_said_to_be_as_found():
