@@ -42,7 +42,6 @@ _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
 _MARGINAL_DRAWS = 24
 _CHOICE = 128
-_STEEPEST = 8.0  # the log-odds at first of an option that usually brings a standard deviation
 _TAUGHT_SHARE = 4  # of the initial pool this part is drawn where lessons hold: there is better ground to model
 _DRAWN_OF_A_KIND = 8  # of which the first that is new is asked
 
@@ -135,14 +134,11 @@ class Ga:
         """The next of the initial pool: by what is known, then or in turn by the space's own probabilities.
 
         Of a portfolio each set of options is known to bring something that the others do not, so two thirds are of it,
-        and first. Draws by what is known are alike, so they alone do not show the model how far it holds here. What
-        options did to most kernels says more of them than lessons do, which have been tried by now.
+        and first. Draws by what is known are alike, so they alone do not show the model how far it holds here.
         """
         self._drawn += 1
         if self._experience.portfolio:
             return self._enqueue_listed() or self._enqueue_random(sparse=False)
-        if self._drawn % 2 == 1 and self._experience.by_metric:
-            return self._enqueue_expected()
         if self._drawn % 2 == 1 and self._taught.holds:
             points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
             return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
@@ -156,17 +152,6 @@ class Ga:
             if any(self._enqueue(tuple(point.tolist()), "portfolio") for point in points):
                 return True
         return False
-
-    def _enqueue_expected(self) -> bool:
-        """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so.
-
-        Several objectives take turns, since a draw by their mean would be near neither end of the front.
-        """
-        steepness = _STEEPEST * (1 - (self._drawn - 1) / self._pool_size)
-        by_metric = self._experience.by_metric
-        losses = [steepness * effects for effects in by_metric[self._drawn // 2 % len(by_metric)]]
-        points = self._canonical(self._points.draw_against(losses, self._rng, _DRAWN_OF_A_KIND))
-        return any(self._enqueue(tuple(point.tolist()), "expected") for point in points)
 
     def _enqueue_random(self, *, sparse: bool) -> bool:
         """A draw by the space's own probabilities, or a sparse one of log-uniform density."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from pytest_compileiq.engines.ga.encoding import Floats, Points
+from pytest_compileiq.engines.ga.encoding import Points
 from pytest_compileiq.space import OFF, Space
 
 
@@ -34,18 +32,6 @@ class PointSpace:
             return np.array([self._space.sample(rng) for _ in range(size)], dtype=np.int64)
         on = rng.random((size, self.counts.size)) < self._on_prob
         return np.where(on, self._any_value(rng, size), OFF)
-
-    def draw_against(self, losses: Sequence[Floats], rng: np.random.Generator, size: int) -> Points:
-        """Draws in which each option is less likely by its loss as a log-odds, shape (size, genes); not yet canonical.
-
-        Args:
-            losses: of each gene, shape (values,).
-        """
-        columns = []
-        for on_prob, loss in zip(self._on_prob, losses, strict=True):
-            options = np.cumsum([1 - on_prob, *(on_prob / len(loss) * np.exp(-loss))])
-            columns.append(np.searchsorted(options, rng.random(size) * options[-1], side="right") - 1)
-        return np.stack(columns, axis=1)
 
     def canonical(self, points: Points, rng: np.random.Generator) -> Points:
         """Distinct points of the space, one for each set of knobs.
