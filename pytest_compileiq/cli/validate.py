@@ -29,7 +29,7 @@ from pytest_compileiq.rules.in_place import (
     slower_in,
     wrong_in,
 )
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
@@ -237,7 +237,7 @@ def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str,
 def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
     """Retire what the program contradicts, where that is asked for; else say how."""
     for kernel, record in against:
-        said = "; ".join((*wrong_in(record), *slower_in(record)))
+        said = "; ".join(first_of([*wrong_in(record), *slower_in(record)]))
         if not options.yes:
             complain(f"{kernel.name} ({kernel.target}) would be retired: {said}")
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_compileiq.artifact import Artifact, Withdrawn
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.model import LONGEST_TEXT
 from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.store.store import Store
 
@@ -12,7 +13,7 @@ def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
     """Withdraw an artifact: builds fall back to the baseline, and its machine code is never proposed again.
 
     Raises:
-        UserError: the artifact is not tuned, or no reason is given.
+        UserError: the artifact is not tuned, no reason is given, or it is too long.
         StoreError: the artifact cannot be read or written.
     """
     artifact = store.read(name, target)
@@ -20,6 +21,10 @@ def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
         raise UserError(f"{name} for {target} is {artifact.outcome!r}, and only a tuned artifact can be retired")
     if not reason.strip():
         raise UserError("a retired artifact needs a reason: acf retire NAME --reason 'wrong on odd sizes'")
+    if len(reason) > LONGEST_TEXT:
+        raise UserError(
+            f"the reason has {len(reason)} characters, and an artifact holds at most {LONGEST_TEXT}: shorten it"
+        )
     code = {entry: pair.tuned.sha256 for entry, pair in artifact.code.items() if pair.tuned}
     withdrawn = (*artifact.withdrawn, Withdrawn(reason=reason, code=code))
     retired = artifact.model_copy(update={"outcome": "retired", "reason": reason, "withdrawn": withdrawn})

@@ -85,6 +85,8 @@ def test_what_cannot_be_retired_or_promoted_is_one_sentence(two_objectives):
     made = two_objectives
     assert "there is no artifact 'nobody' in " in made.acf("retire", "nobody", "--reason", "x", code=2)
     assert "needs a reason" in made.acf("retire", "total", "--reason", " ", code=2)
+    output = made.acf("retire", "total", "--reason", "x" * 2001, code=2)
+    assert "the reason has 2001 characters, and an artifact holds at most 2000: shorten it" in " ".join(output.split())
     assert "total has no target 'sm_90a': it has " in made.acf(
         "promote", "total", "--point", "0", "--target", "sm_90a", code=2
     )
