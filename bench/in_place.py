@@ -18,7 +18,8 @@ from pathlib import Path
 from captured import BUNDLE, LIBRARY, build, capture, copied, machine_and_load
 from pytest_compileiq.capture.program import python_program, watch
 from pytest_compileiq.capture.validate import TunedKernel, routing
-from pytest_compileiq.rules.in_place import Gain, gain_of
+from pytest_compileiq.in_place import Gain
+from pytest_compileiq.rules.in_place import gain_of
 from pytest_compileiq.store.captures import Bundle
 
 ARMS = {"equal": ("-O2", "-O2"), "other": ("-O2", "-O3 -march=native")}

@@ -9,34 +9,38 @@ InPlaceStanding = Literal["holds", "differs", "undecided"]
 
 
 @dataclass(frozen=True)
+class Gain:
+    """The tuned arm's speed-up within the program, its bounds at 99 %, and the median time of a baseline call."""
+
+    speedup: float
+    low: float
+    high: float
+    baseline_ns: float
+
+
+@dataclass(frozen=True)
 class WorkloadInPlace:
     """The times of one workload's calls within the program.
 
     Attributes:
         pairs: neighbouring calls, one by each arm.
-        least: the speed-up that the program has to show for the claim to hold in it.
-        captured_s: how long a call of the baseline took in the capture, just before.
-        speedup, speedup_low, speedup_high: of the program; None where there were too few pairs.
-        baseline_s: how long a call of the baseline took in the program.
+        least: the speed-up that the claim requires in the program.
+        captured_s: the time of a baseline call in the capture, measured just before.
+        gain: None for too few pairs.
     """
 
     workload: str
     pairs: int
     least: float
     captured_s: float
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    baseline_s: float | None = None
+    gain: Gain | None = None
 
     @property
     def standing(self) -> InPlaceStanding:
         """Whether all of the interval is above ``least``, or below it."""
-        if self.speedup_low is None or self.speedup_high is None:
-            return "undecided"
-        if self.speedup_low >= self.least:
+        if self.gain is not None and self.gain.low >= self.least:
             return "holds"
-        return "differs" if self.speedup_high < self.least else "undecided"
+        return "differs" if self.gain is not None and self.gain.high < self.least else "undecided"
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,7 @@ def record_of(tuned: TunedKernel, routed: Routed, *, program: str, same_output: 
 
 def _workload(name: str, asked: Asked, tuned: TunedKernel, routed: Routed) -> WorkloadInPlace:
     pairs = _series(tuned, routed, tuned.shape_of[name]).pairs
-    gain = gain_of(pairs)
-    if gain is None:
-        return WorkloadInPlace(workload=name, pairs=len(pairs), least=asked.least, captured_s=asked.captured_s)
-    return WorkloadInPlace(
-        workload=name, pairs=len(pairs), least=asked.least, speedup=gain.speedup, speedup_low=gain.low,
-        speedup_high=gain.high, baseline_s=gain.baseline_ns / 1e9, captured_s=asked.captured_s,
-    )  # fmt: skip
+    return WorkloadInPlace(name, len(pairs), asked.least, asked.captured_s, gain_of(pairs))
 
 
 def _series(tuned: TunedKernel, routed: Routed, number: int | None) -> Series:

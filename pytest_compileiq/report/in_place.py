@@ -29,19 +29,15 @@ def record_lines(record: InPlace) -> Iterator[str]:
 def gain_text(workload: WorkloadInPlace) -> str:
     """A workload's gain within the program."""
     pairs = f"{quantity(workload.pairs, 'pair')} of calls"
-    if workload.speedup is None:
+    if (gain := workload.gain) is None:
         return f"{pairs}: too few for a time"
-    interval = f"{workload.speedup_low:.3f} to {workload.speedup_high:.3f}"
     asked = f"has to show {workload.least:.3f}x: {workload.standing}"
-    return f"{workload.speedup:.3f}x in place, {interval}, by {pairs}; {asked}{_times(workload)}"
-
-
-def _times(workload: WorkloadInPlace) -> str:
-    """How long the baseline took there and here: far more there says that the capture is warmer than the program."""
-    if workload.baseline_s is None or workload.captured_s is None:
-        return ""
-    there, here = (time_text(1e9 * seconds) for seconds in (workload.baseline_s, workload.captured_s))
-    return f"; a call of the baseline takes {there} there, and {here} in the capture"
+    # Far more there says that the capture is warmer than the program.
+    times = f"{time_text(gain.baseline_ns)} there, and {time_text(1e9 * workload.captured_s)} in the capture"
+    return (
+        f"{gain.speedup:.3f}x in place, {gain.low:.3f} to {gain.high:.3f}, by {pairs}; {asked}; a call of the baseline "
+        f"takes {times}"
+    )
 
 
 def values_text(record: InPlace) -> str:

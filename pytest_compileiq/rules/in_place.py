@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.in_place import InPlace
+from pytest_compileiq.in_place import Gain, InPlace
 from pytest_compileiq.model import tail_of
 from pytest_compileiq.spelling import quantity
 
@@ -18,16 +17,6 @@ FEWEST_PAIRS = 6
 LEVEL = 0.99
 _MOST_BLOCKS = 40
 _FLOOR_CALLS_FACTOR = 4  # as of a captured kernel's floor: some calls show little of how far calls differ
-
-
-@dataclass(frozen=True)
-class Gain:
-    """The tuned arm's speed-up, its bounds at ``LEVEL``, and the median time of a call of the baseline."""
-
-    speedup: float
-    low: float
-    high: float
-    baseline_ns: float
 
 
 def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
@@ -104,10 +93,10 @@ def wrong_in(record: InPlace) -> Iterator[str]:
 def slower_in(record: InPlace) -> Iterator[str]:
     """Which workloads the program contradicts, a part of a sentence each."""
     for each in record.workloads:
-        if each.standing == "differs":
+        if each.gain is not None and each.standing == "differs":
             yield (
-                f"{each.workload} is {each.speedup_low:.3f} to {each.speedup_high:.3f} times as fast in it, and would "
-                f"have to be {each.least:.3f}"
+                f"{each.workload} is {each.gain.low:.3f} to {each.gain.high:.3f} times as fast in it, and would have "
+                f"to be {each.least:.3f}"
             )
 
 
@@ -122,5 +111,5 @@ def open_in(record: InPlace) -> Iterator[str]:
         yield "no call was made by both arms"
     for each in record.workloads:
         if each.standing == "undecided":
-            told = "" if each.speedup is None else f", {each.speedup_low:.3f} to {each.speedup_high:.3f} times as fast"
+            told = "" if each.gain is None else f", {each.gain.low:.3f} to {each.gain.high:.3f} times as fast"
             yield f"{each.workload} is undecided by {quantity(each.pairs, 'pair')} of calls{told}"

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.in_place import DiffersInPlace, InPlace, WorkloadInPlace
+from pytest_compileiq.in_place import DiffersInPlace, Gain, InPlace, WorkloadInPlace
 from pytest_compileiq.rules.in_place import (
     FEWEST_PAIRS,
     gain_of,
@@ -37,11 +37,8 @@ def drawn(speedup: float, count: int, seed: int) -> list[tuple[int, int]]:
 
 
 def timed(low: float | None, high: float | None, least: float = 1.1) -> InPlace:
-    middle = None if low is None or high is None else math.sqrt(low * high)
-    workload = WorkloadInPlace(
-        workload="big", pairs=40, least=least, captured_s=1e-4, speedup=middle, speedup_low=low, speedup_high=high
-    )
-    return replace(RECORD, workloads=(workload,))
+    gain = None if low is None or high is None else Gain(math.sqrt(low * high), low, high, 1e5)
+    return replace(RECORD, workloads=(WorkloadInPlace("big", 40, least, 1e-4, gain),))
 
 
 def test_the_interval_holds_the_true_gain_as_often_as_it_says():
