@@ -70,9 +70,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture.add_argument(
         "--retire",
         action="store_true",
-        help="with --validate: list what the program contradicts, and retire it with --yes",
+        help="with --validate and --yes: retire contradicted artifacts",
     )
-    capture.add_argument("--yes", action="store_true", help="with --retire: withdraw the listed artifacts")
+    capture.add_argument("--yes", action="store_true", help="with --retire: do it")
     mode.add_argument("--show", help="verify a capture and list its kernels", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
@@ -91,9 +91,7 @@ def _capture(options: argparse.Namespace) -> int:
             "and a share up to 1"
         )
     if (options.retire and not options.validate) or (options.yes and not options.retire):
-        raise UserError(
-            "--retire withdraws what --validate finds: acf capture --validate --retire --yes -- python PROGRAM"
-        )
+        raise UserError("--retire requires --validate, and --yes requires --retire")
     if (options.rank_only or options.check or options.validate) and (options.to or options.tests or options.extents):
         mode = "--check" if options.check else "--validate" if options.validate else "--rank-only"
         raise UserError(

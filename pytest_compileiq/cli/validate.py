@@ -235,22 +235,19 @@ def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str,
 
 
 def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
-    """Retire what the program contradicts, where that is asked for; else say how."""
+    """Retire what the program contradicts, with ``--retire --yes``; else say how."""
+    if against and not options.yes:
+        named = ", ".join(first_of([f"{kernel.name} ({kernel.target})" for kernel, _ in against]))
+        complain(f"not retired: {named}; add --retire --yes, or tune on a better capture")
+        return
     for kernel, record in against:
         said = "; ".join(first_of([*wrong_in(record), *slower_in(record)]))
-        if not options.yes:
-            complain(f"{kernel.name} ({kernel.target}) would be retired: {said}")
-            continue
         try:
             retire(store, kernel.name, kernel.target, f"{standing_text(record)}: {said}")
         except CompileIQError as error:  # the others are withdrawn all the same
             complain(str(error))
         else:
             say(f"{kernel.name} for {kernel.target} is retired: builds take the baseline")
-    if against and not options.yes:
-        complain(
-            "nothing was retired: acf capture --validate --retire --yes withdraws it; a better capture may mend it"
-        )
 
 
 def _typed(program: Program) -> str:
