@@ -39,7 +39,9 @@ def test_acf_alone_lists_every_verb_once_by_task_and_exit_codes(capsys):
 def test_acf_with_an_unknown_verb_names_the_nearest(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["chek"])
-    assert "no verb 'chek' (did you mean 'check'?); acf --help lists them" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no verb 'chek' (did you mean 'check'?); acf --help lists them" in error
+    assert error.startswith("usage: acf [-h] [--version] [--acf-dir DIR] VERB ...")
 
 
 def test_list_shows_every_artifact_in_a_line_and_finds_the_projects_store(here, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -18,9 +17,9 @@ from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute
-from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
+from tests.unit.pools import UncheckedPool
 
 FAST = {"-fast\n": 9e-4}
 
@@ -64,17 +63,7 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
 
 
 def test_a_better_finalist_that_is_not_proven_is_told(proving):
-    class Unchecked(FakePool):
-        def block(self, *args):
-            made = super().block(*args)
-            first = [row.sample == 0 for row in made.rows]
-            starts = (
-                SlotStart("bare", row.value) if is_first else None
-                for row, is_first in zip(made.rows, first, strict=True)
-            )
-            return replace(made, rows=[replace(row, start=start) for row, start in zip(made.rows, starts, strict=True)])
-
-    proof, _ = proving(Unchecked(seconds=by_options({**FAST, "-vast\n": 5e-5})), "-vast", "-fast")
+    proof, _ = proving(UncheckedPool(seconds=by_options({**FAST, "-vast\n": 5e-5})), "-vast", "-fast")
     assert proof.winner == controls("-fast")
     assert proof.passed_over.startswith("a better finalist was not proven: 20.0")
     assert "above 10x, requires checked calls" in proof.passed_over

@@ -32,16 +32,17 @@ def test_own_descendants_and_what_they_waited_for_are_no_others():
 
 def test_others_are_counted_with_those_that_are_not_seen_and_named_by_their_share():
     after = Snapshot(
-        1030,
+        1037,
         {
             1: Process(0, "init", 6, 0),
             7: Process(1, "pytest", 105, 10),
             20: Process(1, "make", 3, 410),
             21: Process(20, "cc1plus", 9, 0),
+            23: Process(20, "cc1plus", 7, 0),
             22: Process(20, "as", 2, 0),
         },
     )
-    assert others_between(BEFORE, after, 10, own=7) == Others(2.5, ("cc1plus", "as"))
+    assert others_between(BEFORE, after, 10, own=7) == Others(3.2, ("cc1plus", "as"))
 
 
 def test_this_machine_says_what_it_does():

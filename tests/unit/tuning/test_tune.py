@@ -28,6 +28,7 @@ from pytest_compileiq.testing.fakes import (
 )
 from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
+from tests.unit.pools import UncheckedPool
 
 SPACE = {"-O": choice([2, 3], knockout_prob=0.3), "-fast": literal("", knockout_prob=0.5)}
 GAIN = {"-fast": 8e-4}
@@ -83,6 +84,13 @@ def test_a_proven_winner_is_stored_with_its_controls_samples_and_record(bench):
     assert bench.stored.outcome == "tuned" and "-fast" in bench.stored.controls.knobs
     assert len(report.wrote) == 3 == len(bench.files())
     assert bench.stored.search.evaluations == bench.stored.search.duplicates + bench.stored.search.invalid + 5
+
+
+def test_a_better_finalist_that_was_not_proven_is_told(bench):
+    report = bench.tune(UncheckedPool(seconds=by_options({"-O3\n-fast": 5e-5, **GAIN})))
+    assert report.verdict == "TUNED" and bench.stored.controls.knobs != {"-O": 3, "-fast": ""}
+    (note,) = [note for note in report.notes if note.startswith("a better finalist was not proven: ")]
+    assert "requires checked calls" in note
 
 
 def test_a_gain_that_replays_may_not_hold_is_told_when_it_is_stored(bench):
