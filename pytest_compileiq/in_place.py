@@ -1,4 +1,4 @@
-"""What a program shows of controls that were tuned on a capture of it."""
+"""Results of a validation: tuned controls within the program of their capture."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WorkloadInPlace:
 
 @dataclass(frozen=True)
 class DiffersInPlace:
-    """A place in which the arms left something else on ``calls`` of the program's calls.
+    """A place whose values differ between the arms on ``calls`` of the program's calls.
 
     ``relative`` is the largest difference over the largest value there; None of what is no float.
     """

@@ -45,7 +45,7 @@ _SHOWN_LINES = 20
 
 
 def validate(options: argparse.Namespace, program: Program, folder: Path) -> int:
-    """Replay the artifacts of the capture, run the program with their builds, tell what it says; the exit status.
+    """Replay the artifacts of the capture, run the program with their builds, report the results; the exit status.
 
     Raises:
         UserError: no artifact is of a kernel of the capture, or none can be tried.
@@ -226,7 +226,7 @@ def _told_of(
 
 
 def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> InPlace:
-    """Show what the program says of one kernel."""
+    """Print the result of one kernel."""
     record = record_of(kernel, routed, program=program, same_output=same, rtol=rtol)
     say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
     for sentence in _remarks(kernel, routed, record):
@@ -235,7 +235,7 @@ def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str,
 
 
 def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
-    """Retire what the program contradicts, with ``--retire --yes``; else say how."""
+    """Retire contradicted artifacts with ``--retire --yes``; else say how."""
     if against and not options.yes:
         named = ", ".join(first_of([f"{kernel.name} ({kernel.target})" for kernel, _ in against]))
         complain(f"not retired: {named}; add --retire --yes, or tune on a better capture")

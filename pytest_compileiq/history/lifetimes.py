@@ -19,14 +19,13 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Lifetime:
-    """One proof of one artifact, and what is known of how long it held.
+    """The lifetime of one proof of an artifact.
 
     Attributes:
         begun_s: when its commit was made, in seconds since 1970.
         commit: that commit.
-        after, until: in days since then, it held at ``after`` and had ended at ``until``, which is infinite where it
-            goes on. Where they are the same, it ended that day.
-        ends: what ended it, one of these; nothing where it goes on.
+        after, until: days from ``begun_s`` to the last run in which it held, and to its end; infinite without one.
+        ends: the possible causes of its end; empty without one.
     """
 
     name: str
@@ -105,7 +104,7 @@ def _proofs(versions: Sequence[Committed], elsewhere: Sequence[Committed]) -> It
 
 
 def _span(proof: _Proof, seen: Iterable[Sighting]) -> tuple[float, float, frozenset[End]]:
-    """The days at which it held and had ended, and by what: a run that last found it to hold, and one that did not."""
+    """``after``, ``until`` and ``ends`` of a ``Lifetime``."""
     begun = proof.first.version.seconds
     replaced = max(0.0, (proof.replaced_s - begun) / _DAY_S)
     ended, ends = replaced, frozenset(proof.replaced_by)

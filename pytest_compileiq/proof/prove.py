@@ -45,7 +45,7 @@ class Proof:
         rows: their raw samples.
         reason: why they won, in words that are as true on another day: it is stored.
         advice: what disturbed the samples, and what to do about it; never stored.
-        passed_over: why a finalist that measured better was not proven; empty where none did, and never stored.
+        passed_over: why a better finalist was not proven; empty without one, and never stored.
     """
 
     controls: ControlsFile | None
@@ -88,7 +88,7 @@ Meanwhile = Callable[[Proof], PreferSmaller | None]
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What finalists are compared with: ``against``, or the baseline, in workers of ``pool``."""
+    """A comparison of finalists with ``against``, or the baseline, in workers of ``pool``."""
 
     pool: Pool
     benchmark: TunedBenchmark
@@ -302,7 +302,7 @@ def _judge(comparison: _Comparison, contenders: Sequence[Finalist], look: int) -
 
 
 def _why_passed_over(best: Proven, judged: Sequence[Judged], gains: Sequence[Decision]) -> str:
-    """Why a finalist that surely measured better than ``best`` was not proven; empty where none did."""
+    """Why a surely better finalist than ``best`` was not proven; empty without one."""
     pairs = [
         ((entry.objective.metric, entry.workload.name), entry.finalist, gain)
         for entry, gain in zip(judged, gains, strict=True)

@@ -20,7 +20,7 @@ class Proven:
     """A finalist that the gate has proven at one look, with its claims.
 
     Attributes:
-        passed_over: why a finalist that measured better was not proven; empty where none did.
+        passed_over: why a better finalist was not proven; empty without one.
     """
 
     finalist: Finalist

@@ -1,4 +1,4 @@
-"""What a program said of controls that were tuned on a capture of it, in words."""
+"""Results of a validation, in words."""
 
 from __future__ import annotations
 

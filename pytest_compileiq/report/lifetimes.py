@@ -1,4 +1,4 @@
-"""How long artifacts held, in words and as JSON."""
+"""Lifetimes of proofs, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS: dict[End, str] = {"gain": "gain gone", "wrong": "wrong results"}
 
 
 def summary(lifetimes: Sequence[Lifetime]) -> str:
-    """How many proofs there were and what became of them, in a sentence."""
+    """The number of proofs by outcome, in a sentence."""
     stale, replaced = (sum(bool(each.ends & set(kinds)) for each in lifetimes) for kinds in (_STALE, REPLACED))
     going_on = sum(not each.ends for each in lifetimes)
     return (
@@ -36,14 +36,14 @@ def rows(lifetimes: Sequence[Lifetime]) -> list[tuple[str, ...]]:
             each.target,
             date_of(each.begun_s)[:10],
             each.commit[:12],
-            days_text(each),
+            _days_text(each),
             " or ".join(_WORDS.get(end, end) for end in (*_STALE, *REPLACED) if end in each.ends),
         )
         for each in sorted(lifetimes, key=lambda each: -each.begun_s)
     ]
 
 
-def days_text(lifetime: Lifetime) -> str:
+def _days_text(lifetime: Lifetime) -> str:
     """``12``, ``19 to 24``, or ``29 and more``."""
     after, until = math.floor(lifetime.after), lifetime.until
     if until == math.inf:

@@ -1,4 +1,4 @@
-"""What processes other than this one and its descendants use of the processors."""
+"""Processor time of other processes: all but this one and its descendants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAMED = 2
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its parent's id, its name, and its own and its waited-for children's processor time, in ticks."""
+    """One process. ``own`` and ``children`` (those waited for) are processor time in ticks."""
 
     parent: int
     name: str
@@ -26,9 +26,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Processor time since the start of the machine, in ticks: of all cores together, and of each process seen here.
+    """Processor time since boot, in ticks.
 
-    Of other containers and of a host that steals time, the first knows and the second does not.
+    Attributes:
+        busy: all cores together, including other containers and time stolen by the host.
+        processes: id → a process visible here.
     """
 
     busy: int
@@ -37,14 +39,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Others:
-    """How many cores others kept busy, and the names of those that did most of it, as far as they are seen here."""
+    """The number of cores kept busy by other processes, and the names of the busiest visible ones."""
 
     cores: float
     names: tuple[str, ...]
 
 
 def others_in(window_s: float) -> Others | None:
-    """What others use now, seen for so many seconds; None where the system does not say."""
+    """Measure other processes for ``window_s`` seconds; None without ``/proc/stat``."""
     before, begun = _snapshot(), time.monotonic()
     time.sleep(window_s)
     after, elapsed_s = _snapshot(), time.monotonic() - begun
@@ -54,7 +56,7 @@ def others_in(window_s: float) -> Others | None:
 
 
 def others_between(before: Snapshot, after: Snapshot, ticks: float, own: int) -> Others:
-    """What others than the process ``own`` and its descendants used between two snapshots that are ``ticks`` apart."""
+    """Subtract the process ``own`` and its descendants from two snapshots, ``ticks`` apart."""
     ours = _tree(after.processes, own)
     none = Process(0, "", 0, 0)
     used = {pid: each.own - before.processes.get(pid, none).own for pid, each in after.processes.items()}
@@ -66,7 +68,7 @@ def others_between(before: Snapshot, after: Snapshot, ticks: float, own: int) ->
 
 
 def _tree(processes: Mapping[int, Process], root: int) -> set[int]:
-    """``root`` and its descendants, as far as they are among ``processes``."""
+    """``root`` and its descendants among ``processes``."""
     tree: set[int] = set()
     found = {root} & processes.keys()
     while found:
@@ -85,7 +87,7 @@ def _snapshot() -> Snapshot | None:
 
 
 def _process(stat: bytes) -> Process:
-    """As proc(5) has it: the name is in parentheses, and may hold any byte."""
+    """Parse ``/proc/PID/stat``, proc(5): the name is in parentheses, and may hold any byte."""
     head, _, rest = stat.rpartition(b")")
     fields = rest.split()
     user, system, children_user, children_system = map(int, fields[11:15])

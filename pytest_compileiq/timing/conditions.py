@@ -26,7 +26,7 @@ def cpu_conditions(system: Path = Path("/sys/devices/system/cpu")) -> list[str]:
 def busy_machine() -> list[str]:
     """A sentence of advice where others keep this machine's cores busy; empty where they do not."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    # The load average is had for nothing, and a search is most of it where nothing else runs.
+    # The load average costs nothing to read, but includes this run's own builds and workers.
     if load <= 1 + _BUSY * (cores - 1) or (others := others_in(_WINDOW_S)) is None:
         return []
     if others.cores <= _BUSY * max(1, cores - 1):
