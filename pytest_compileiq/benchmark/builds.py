@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -75,6 +76,16 @@ class Builds(Struct, frozen=True):
         """
         self.attempt(controls)
         return self._home(controls)
+
+    def copied(self, controls: Iterable[ControlsFile | None], directory: Path) -> Builds:
+        """These builds, of each of ``controls``, in ``directory``: files that no process has loaded.
+
+        Raises:
+            OSError: they cannot be copied.
+        """
+        for each in controls:
+            shutil.copytree(self.made(each), directory / _name(each), dirs_exist_ok=True)
+        return msgspec.structs.replace(self, directory=directory)
 
     def look(self, controls: ControlsFile | None) -> BuildResult:
         """As ``get``, but the built file of what the build cache has need not be there: most are not opened.

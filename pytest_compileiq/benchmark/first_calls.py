@@ -1,4 +1,4 @@
-"""The first call that a body measures on a draw of ``acf.rng``, and later ones, in both arms: what is new costs what?
+"""The first call that a body measures on what is new, and later ones, in both arms: what does it cost to be new?
 
 It runs in a worker, before any proof: nothing here is a sample. What the times mean is in ``rules.first_calls``.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
@@ -59,6 +61,20 @@ def time_first_calls(
     return FirstCalls(called["baseline"], called["tuned"])
 
 
+def time_first_calls_of_copies(
+    benchmark: TunedBenchmark,
+    body: Body,
+    arms: Arms,
+    workload: Workload,
+    seed: int,
+    tick: Callable[[], object],
+) -> FirstCalls | None:
+    """As ``time_first_calls``, on copies of both builds: what a kernel keeps in its own memory is new in each copy."""
+    with tempfile.TemporaryDirectory(dir=benchmark.builds.directory) as directory:
+        builds = benchmark.builds.copied(arms.values(), Path(directory))
+        return time_first_calls(msgspec.structs.replace(benchmark, builds=builds), body, arms, workload, seed, tick)
+
+
 class _Cost(Struct, frozen=True):
     """Of one call: processor time of this process in seconds, and the pages that it was the first to touch."""
 
@@ -76,7 +92,8 @@ class _Watched(Struct):
     within: list[tuple[Key, _Cost]] = msgspec.field(default_factory=list)
 
     def load(self, library: SharedLibrary) -> None:
-        """Watch a library of the body."""
+        """Watch a library of the body, whose pages are not to be found missing by its first call."""
+        library.populate()
         library.watch(self._around)
 
     def measure(self, acf: Acf, call: Callable[[], object]) -> None:

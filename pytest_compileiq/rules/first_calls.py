@@ -1,23 +1,35 @@
-"""Whether a gain is there on input that is new: the first call on each draw of ``acf.rng`` against later ones.
+"""Whether a gain is there on input that is new: first calls against later ones, in both arms.
 
 A kernel that remembers its input, a plan made of it, or the output is right on every input, and no faster on a new one.
 Caches explain no difference, since they are emptied before each call, nor does what both arms pay for a first call.
 
-With x the log of first over later calls, tuned less baseline, and with ``limit`` half the log gain of later calls, at
-least that of 1.1, Student's t over the draws asks whether (x - limit) / limit, clipped to -3 to 3, has a mean above 0.
+Where the body draws from ``acf.rng``, each draw is new. With x the log of first over later calls, tuned less baseline,
+and with ``limit`` half the log gain of later calls, at least that of 1.1, Student's t over the draws asks whether
+(x - limit) / limit, clipped to -3 to 3, has a mean above 0.
+
+Where it draws nothing, each call is the first of a copy of the build, which remembers nothing. A table that both arms
+fill once costs both as much, whatever they save later; so there the seconds decide: of those that later calls save, the
+share that the tuned arm's first call costs more than the baseline's, clipped likewise, against a half.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.stats import Floats
 
 SURE_P = 1e-4
 _LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
 _CLIP = 3.0
 FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
+COPIES = 32  # of the build, at most
+_FEWEST_COPIES = 3
+_MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
 
 
 class Called(Struct, frozen=True):
@@ -70,3 +82,41 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
         f"{later_gain} as fast as the baseline's (p = {p_value:.2g}): the call remembers work that it did "
         "before; do the work in every call, or declare tune(…, repeats=True) where production repeats its inputs"
     )
+
+
+def is_decided(copies: Sequence[FirstCalls]) -> bool:
+    """Whether first calls of more copies of the build are not needed: the gain is there, or there is none."""
+    if len(copies) < _FEWEST_COPIES:
+        return False
+    lost = _lost_seconds(copies)
+    return lost is None or float(lost.mean()) < _LITTLE_LOSS
+
+
+def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
+    """Why nothing can be said of a gain that first calls of copies of the build lack; None where nothing says so."""
+    from pytest_compileiq.rules.stats import paired_p
+
+    if len(copies) < FEWEST or (lost := _lost_seconds(copies)) is None:
+        return None
+    if (p_value := paired_p(lost, _MOST_LOSS)) > SURE_P:
+        return None
+    return (
+        f"{lost.mean():.0%} of the gain is not there in the first calls of {len(copies)} fresh copies of the build "
+        f"(p = {p_value:.2g}), and the test gives it no other input: draw the inputs from acf.rng, or declare "
+        "tune(…, repeats=True) where production repeats its inputs"
+    )
+
+
+def _lost_seconds(copies: Sequence[FirstCalls]) -> Floats | None:
+    """Of the seconds that later calls save, the share that each first call lacks; None where they save too little."""
+    import numpy as np
+
+    first, later = (
+        np.array([(getattr(copy.baseline, when), getattr(copy.tuned, when)) for copy in copies])
+        for when in ("first_s", "later_s")
+    )
+    saved_s = float(-np.diff(later).mean())
+    if saved_s < (1 - 1 / _LEAST_GAIN) * float(later[:, 0].mean()):
+        return None
+    lost: Floats = np.clip(np.diff(first - later)[:, 0] / saved_s, -_CLIP, _CLIP)
+    return lost

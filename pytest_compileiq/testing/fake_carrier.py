@@ -23,6 +23,8 @@ from pytest_compileiq.workers.messages import (
     DrawTask,
     Enter,
     Entered,
+    FirstCallsAnswer,
+    FirstCallsTask,
     Leave,
     Left,
     LookAnswer,
@@ -47,6 +49,8 @@ def obedient(order: Order) -> Answer:
         return LookAnswer(None)
     if isinstance(order, DrawTask):
         return DrawAnswer(Drawn())
+    if isinstance(order, FirstCallsTask):
+        return FirstCallsAnswer(None)
     if isinstance(order, BlockTask):
         slots = tuple(
             Slot(quad, slot, ARMS[letter], (1e-3,) * order.plan.samples)

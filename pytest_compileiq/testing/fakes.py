@@ -38,6 +38,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.first_calls import FirstCalls
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.tally import Tally
@@ -182,8 +183,9 @@ class FakePool:
         noise: relative standard deviation between slots.
         times: the look's number and its worker's number → the times of the measured call.
         draws: rendered options, worker and seed → what a draw gives, or how it fails; ``""`` is the baseline.
-        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``, ``discard``,
-            ``close``.
+        calls: seed → what first calls of copies of the builds took.
+        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``,
+            ``first_calls``, ``discard``, ``close``.
         interrupt_at: the index in ``asked`` from which on a Ctrl-C arrives, once, with what a body is asked; or None.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
@@ -201,6 +203,7 @@ class FakePool:
     times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
     asked: list[tuple[str, int, str]] = field(default_factory=list)
     draws: Callable[[str, int, int], Drawn | EvaluationFailed] = lambda options, worker, seed: Drawn()
+    calls: Callable[[int], FirstCalls | None] = lambda seed: None
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
@@ -275,6 +278,13 @@ class FakePool:
         if isinstance(given, EvaluationFailed):
             raise given
         return given
+
+    def first_calls(
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
+    ) -> FirstCalls | None:
+        """The result of ``calls``, or the failure in ``failures``."""
+        self._ask("first_calls", number, controls)
+        return self.calls(seed)
 
     def discard(self, number: int) -> None:
         """Note which worker was ended."""

@@ -114,7 +114,7 @@ def _nothing_better(playoff: Playoff, evaluations: int) -> str:
 def _all_wrong(wrong: Sequence[Wrong]) -> str:
     best = f"the {len(wrong)} best candidates are" if len(wrong) > 1 else "the best candidate is"
     if (seed := wrong[0].seed) is None:
-        return f"{best} refused on new draws of acf.rng: {wrong[0]}"
+        return f"{best} refused, {wrong[0]}"
     return f"{best} wrong where the baseline is not, on draw {seed} of acf.rng"
 
 

@@ -13,7 +13,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import why_remembered
+from pytest_compileiq.rules.first_calls import COPIES, FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.spelling import quantity
@@ -126,7 +126,8 @@ class Stressing:
         if benchmark.spec.stress == 0 or benchmark.native is not None:
             return None
         if not self.drew:
-            return Stress(draws=0, repeats=benchmark.spec.repeats)
+            never_new = self._why_never_new(controls)
+            return Wrong(controls, None, never_new) if never_new else Stress(draws=0, repeats=benchmark.spec.repeats)
         self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
         promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
@@ -148,6 +149,30 @@ class Stressing:
             if reason := why_remembered([calls for calls in drawn if calls is not None]):
                 return f"workload {workload.name!r}: {reason}"
         return None
+
+    def _why_never_new(self, controls: ControlsFile) -> str | None:
+        """Why nothing can be said of a gain on the one input of this body, on the first workload where that is so."""
+        for workload in self.benchmark.spec.workloads:
+            if reason := why_never_new(self._first_calls(controls, workload)):
+                self.pool.discard(0)  # it holds all the copies
+                return f"workload {workload.name!r}: {reason}"
+        return None
+
+    def _first_calls(self, controls: ControlsFile, workload: Workload) -> list[FirstCalls]:
+        """First calls of copies of both builds, until they decide; fewer where a body does not bear it."""
+        taken: list[FirstCalls] = []
+        start = self.clock()
+        while len(taken) < COPIES and not is_decided(taken):
+            if len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
+                break
+            try:
+                calls = self.pool.first_calls(0, self.benchmark, controls, workload, self.seed + len(taken))
+            except EvaluationFailed:
+                break
+            if calls is None:
+                break
+            taken.append(calls)
+        return taken
 
     def _draw(self, controls: ControlsFile, seed: int, bits_promised: bool) -> dict[str, Drawn] | Wrong | None:
         """One draw on every workload: what each gave; None where the draw is unusable."""

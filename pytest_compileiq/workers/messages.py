@@ -17,6 +17,7 @@ from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
 from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.first_calls import FirstCalls
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
 
@@ -86,6 +87,14 @@ class DrawTask(Struct, frozen=True, tag=True):
     controls: ControlsFile | None
     seed: int
     bits_promised: bool = False
+
+
+class FirstCallsTask(Struct, frozen=True, tag=True):
+    """Time the first call of a copy of each arm's build, and later ones; ``seed`` decides which arm is first."""
+
+    workload: str
+    controls: ControlsFile | None
+    seed: int
 
 
 class Identify(Struct, frozen=True, tag=True):
@@ -172,6 +181,12 @@ class DrawAnswer(Struct, frozen=True, tag=True):
     drawn: Drawn
 
 
+class FirstCallsAnswer(Struct, frozen=True, tag=True):
+    """What the calls took; None where they decide nothing."""
+
+    calls: FirstCalls | None
+
+
 class FailureAnswer(Struct, frozen=True, tag=True):
     """A task failed: whose fault (None: nobody's), and whether the process is spoilt for the next one."""
 
@@ -202,10 +217,10 @@ class NotMade(Struct, frozen=True, tag=True):
     log: str
 
 
-Task = CheckTask | BlockTask | LookTask | DrawTask
+Task = CheckTask | BlockTask | LookTask | DrawTask | FirstCallsTask
 Query = Identify | Make
 Order = Start | Enter | Leave | Quit | Query | Task
-TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FailureAnswer
+TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FirstCallsAnswer | FailureAnswer
 Answer = Ready | Entered | Left | Failed | Identified | Made | NotMade | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode

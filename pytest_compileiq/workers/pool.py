@@ -25,6 +25,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.first_calls import FirstCalls
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -38,6 +39,8 @@ from pytest_compileiq.workers.messages import (
     DrawAnswer,
     DrawTask,
     FailureAnswer,
+    FirstCallsAnswer,
+    FirstCallsTask,
     LookAnswer,
     LookTask,
     Task,
@@ -45,7 +48,7 @@ from pytest_compileiq.workers.messages import (
 
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
-_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer)
+_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FirstCallsAnswer)
 
 
 class EvaluationFailed(CompileIQError):
@@ -217,6 +220,17 @@ class Pool:
         """
         task = DrawTask(workload.name, controls, seed, bits_promised)
         return self._ask(number, benchmark, task, DrawAnswer).drawn
+
+    def first_calls(
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
+    ) -> FirstCalls | None:
+        """Time in worker ``number`` the first call of a copy of each arm's build; None where that decides nothing.
+
+        Raises:
+            EvaluationFailed: the worker did not survive it.
+            NoWorker: the worker did not get ready.
+        """
+        return self._ask(number, benchmark, FirstCallsTask(workload.name, controls, seed), FirstCallsAnswer).calls
 
     def discard(self, number: int) -> None:
         """End worker ``number`` if there is one; the next of that number is a fresh process."""

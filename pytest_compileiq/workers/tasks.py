@@ -16,7 +16,7 @@ from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, che
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
-from pytest_compileiq.benchmark.first_calls import time_first_calls
+from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
@@ -34,6 +34,8 @@ from pytest_compileiq.workers.messages import (
     DrawTask,
     Entered,
     FailureAnswer,
+    FirstCallsAnswer,
+    FirstCallsTask,
     LookAnswer,
     Task,
     TaskAnswer,
@@ -80,6 +82,8 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
         drawn = run_draw(benchmark, body, arms, workload, task.seed, tick, bits_promised=task.bits_promised)
         calls = time_first_calls(benchmark, body, arms, workload, task.seed, tick)
         return DrawAnswer(msgspec.structs.replace(drawn, calls=calls))
+    if isinstance(task, FirstCallsTask):
+        return FirstCallsAnswer(time_first_calls_of_copies(benchmark, body, arms, workload, task.seed, tick))
     return LookAnswer(look(partial(run_arm, benchmark, body, task.controls, "tuned", workload, Outputs()), tick))
 
 

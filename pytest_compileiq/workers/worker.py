@@ -18,6 +18,7 @@ from pytest_compileiq.workers.messages import (
     Entered,
     Failed,
     FailureAnswer,
+    FirstCallsAnswer,
     Identified,
     Leave,
     Left,
@@ -34,7 +35,7 @@ from pytest_compileiq.workers.messages import (
 
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
-_TASK_ANSWERS = (CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FailureAnswer)
+_TASK_ANSWERS = (CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FirstCallsAnswer, FailureAnswer)
 
 
 class Worker:

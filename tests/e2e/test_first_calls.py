@@ -42,10 +42,12 @@ def tune(flags):
 
 @pytest.mark.parametrize("name", [
     pytest.param("remembers", marks=tune("-DREMEMBERS")), pytest.param("honest", marks=tune("")),
+    pytest.param("remembers_one", marks=tune("-DREMEMBERS")), pytest.param("honest_one", marks=tune("")),
 ])
 def test_kernel(acf, name):
     kernel = acf.build().load().kernel
-    x, out = acf.rng.random(30_000, dtype=np.float32), np.empty(30_000, np.float32)
+    rng = np.random.default_rng(1) if "one" in name else acf.rng
+    x, out = rng.random(30_000, dtype=np.float32), np.empty(30_000, np.float32)
     arguments = *(a.ctypes.data_as(ctypes.c_void_p) for a in (x, out)), x.size
     kernel(*arguments)
     np.testing.assert_allclose(out, np.sqrt(x) / (1 + x), rtol=1e-5)
@@ -57,7 +59,10 @@ def test_kernel(acf, name):
 def test_kernel_that_remembers_its_input_is_refused_and_an_honest_one_proven(project):
     made = project({**naming("-ffast-math"), "kernel.c": KERNEL_C, "test_kernel.py": TEST_PY})
     output = made.pytest("--tune", "--tune-budget=1", code=0)
-    said = [line for line in output.splitlines() if "remembers work that it did before" in line]
-    assert said and all("kernel-honest" not in line for line in said), output
-    assert "tune(…, repeats=True)" in said[0]
-    assert [path.parent.name for path in made.root.glob("acf/*/*.acf")] == ["kernel-honest"], output
+    refused = {line.split()[0]: line for line in output.splitlines() if " BASELINE " in line}
+    assert refused.keys() == {"kernel-remembers", "kernel-remembers_one"}, output
+    assert "remembers work that it did before" in refused["kernel-remembers"]
+    assert "in the first calls of 32 fresh copies of the build" in refused["kernel-remembers_one"]
+    assert all("tune(…, repeats=True)" in line for line in refused.values())
+    proven = sorted(path.parent.name for path in made.root.glob("acf/*/*.acf"))
+    assert proven == ["kernel-honest", "kernel-honest_one"], output

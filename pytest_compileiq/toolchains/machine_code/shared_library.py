@@ -13,6 +13,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.toolchains.machine_code.names import demangled, matching, meant
 
+_POPULATE_READ, _POPULATE_WRITE = 22, 23  # of madvise(2), since Linux 5.14
 _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
 
 
@@ -50,6 +51,13 @@ class SharedLibrary(ctypes.CDLL):
             return around(function.__name__, arguments, lambda: plain(function, *arguments, **named))
 
         setattr(self._FuncPtr, "__call__", handed)  # noqa: B010 - each library has its own class
+
+    def populate(self) -> None:
+        """Have all pages of the library in memory, as far as the kernel of this machine does that on demand."""
+        advise = ctypes.CDLL(None).madvise
+        for start, end, writable in _mappings(self._name):
+            how = _POPULATE_WRITE if writable else _POPULATE_READ
+            advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), how)
 
     def unwatch(self) -> None:
         """Call the functions directly again, at full speed."""
@@ -126,6 +134,17 @@ def _symbol(library: Path, name: str) -> str:
     if not fitting:
         raise AttributeError(f"{library.name} has no function {name!r}{meant(name, defined)}")
     return fitting[0]
+
+
+def _mappings(path: str) -> Iterator[tuple[int, int, bool]]:
+    """Start, end and writability of what this process maps of ``path``, with the zeroed memory that follows it."""
+    before = 0
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        where, permissions, _, _, inode, *name = line.split(maxsplit=5)
+        start, end = (int(address, 16) for address in where.split("-"))
+        if name == [path] or (start == before and inode == "0" and not name):
+            before = end
+            yield start, end, "w" in permissions
 
 
 def _no_one(_library: SharedLibrary) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq import minimize
-from pytest_compileiq.benchmark.first_calls import time_first_calls
-from pytest_compileiq.model import Workload
+from pytest_compileiq import Cc, minimize
+from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
+from pytest_compileiq.model import Candidate, Workload
+from pytest_compileiq.testing import fake_benchmark
+from pytest_compileiq.toolchains.base import Place
 
 
 def timed(body, seed=1, *, repeats=False, stress=8, clock="cpu", metric="runtime"):
@@ -60,3 +63,30 @@ def test_no_body_is_run_where_first_calls_decide_nothing(given):
 def test_body_that_fails_or_measures_nothing_is_left_out():
     assert timed(lambda acf: None) is None
     assert timed(lambda acf: acf.measure(lambda: 1 / 0)) is None
+
+
+COUNTS_C = (
+    "static char kept[1 << 22]; int count(void) { for (int i = 0; i < 1 << 22; i += 4096) kept[i]++; return kept[0]; }"
+)
+
+
+def test_each_copy_of_a_build_is_called_for_the_first_time_and_finds_its_pages(tmp_path):
+    (tmp_path / "count.c").write_text(COUNTS_C)
+    builder = Cc("count.c").resolve(Place(tmp_path, tmp_path))
+    benchmark = fake_benchmark(tmp_path, builder)
+    benchmark.builds.directory.mkdir()
+    arms = {"baseline": None, "tuned": builder.render(Candidate({"-O": "3"}))}
+    counted, pages = [], []
+
+    def body(acf):
+        library = acf.build().load()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        first = library.count()
+        pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        acf.measure(lambda: counted.append((first, library.count())))
+
+    for seed in range(3):
+        time_first_calls_of_copies(benchmark, body, arms, Workload("default"), seed, lambda: None)
+    assert counted == [(1, count) for _ in range(6) for count in (2, 3, 4, 5)]
+    assert max(pages) < 100  # of 1,024
+    assert [path.name for path in benchmark.builds.directory.iterdir() if path.name.startswith("tmp")] == []

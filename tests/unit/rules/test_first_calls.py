@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.rules.first_calls import SURE_P, Called, FirstCalls, why_remembered
+from pytest_compileiq.rules.first_calls import SURE_P, Called, FirstCalls, is_decided, why_never_new, why_remembered
 
 
 def draws(first, later, *, count=32, noise=0.1, pages=0, seed=0) -> list[FirstCalls]:
@@ -58,3 +58,55 @@ def test_gain_that_nothing_speaks_against_is_not_refused(given):
 def test_one_slow_first_call_does_not_decide():
     table = FirstCalls(Called(1e-4, 1e-4), Called(1.0, 2.5e-5))
     assert why_remembered([table, *draws(4, 4)[1:]]) is None
+
+
+# ── the body draws nothing: first calls of copies of the build ───────────────────────────────────────────────────
+
+
+def copies(lost, *, count=16, saved=0.75, table_s=0.0, noise=0.0, seed=0) -> list[FirstCalls]:
+    """Baseline's calls of 100 µs, of which later calls of the tuned arm save ``saved`` and first ones lack ``lost``."""
+    varying = np.random.default_rng(seed).normal(0, noise, count) if noise else np.zeros(count)
+    return [
+        FirstCalls(
+            Called(1.2e-4 + table_s, 1e-4),
+            Called(1.2e-4 + table_s - 1e-4 * saved * (1 - lost - each), 1e-4 * (1 - saved)),
+        )
+        for each in varying
+    ]
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.4, 0.7, 1.0, 1.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_judgement_of_copies_agrees_with_a_t_test_of_scipy(lost, seed):
+    given = copies(lost, noise=0.2, seed=seed)
+    excess = [(c.tuned.first_s - c.tuned.later_s) - (c.baseline.first_s - c.baseline.later_s) for c in given]
+    saved = np.mean([c.baseline.later_s - c.tuned.later_s for c in given])
+    p_value = stats.ttest_1samp(np.clip(np.array(excess) / saved, -3, 3), 0.5, alternative="greater").pvalue
+    reason = why_never_new(given)
+    assert (reason is not None) == (p_value <= SURE_P)
+    assert reason is None or f"(p = {p_value:.2g})" in reason
+
+
+def test_gain_that_no_first_call_has_is_told_with_both_remedies():
+    reason = why_never_new(copies(1))
+    assert "100% of the gain is not there in the first calls of 16 fresh copies of the build" in reason
+    assert "draw the inputs from acf.rng" in reason and "tune(…, repeats=True)" in reason
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(copies(0), id="all of the gain is there"),
+        pytest.param(copies(0, table_s=1e-3), id="both arms fill a table once"),
+        pytest.param(copies(3, count=7), id="few copies, all clipped alike"),
+        pytest.param(copies(3, saved=0.08), id="below 10 %"),
+        pytest.param([], id="no copy"),
+    ],
+)
+def test_gain_that_no_copy_speaks_against_is_not_refused(given):
+    assert why_never_new(given) is None
+
+
+@pytest.mark.parametrize(("lost", "count", "decided"), [(0, 2, False), (0, 3, True), (0.3, 3, False), (1, 15, False)])
+def test_few_copies_are_enough_where_the_gain_is_there(lost, count, decided):
+    assert is_decided(copies(lost, count=count)) == decided

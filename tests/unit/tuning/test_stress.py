@@ -75,10 +75,25 @@ def test_a_baseline_that_fails_only_after_the_tuned_arm_ran_in_its_process_is_th
     assert isinstance(stress.hold(FAST), Wrong)
 
 
-def test_a_body_that_does_not_read_the_random_source_is_not_run_again(tmp_path):
+def test_a_body_that_does_not_read_the_random_source_is_held_to_first_calls_of_copies_alone(tmp_path):
     pool, stress = stressing(tmp_path, failing_on(1), drew=False)
     assert stress.hold(FAST) == Stress(draws=0)
-    assert pool.asked == []
+    assert pool.asked == [("first_calls", 0, "-fast\n")]
+
+
+@pytest.mark.parametrize(("first", "rounds"), [(4, 3), (1, 32)])
+def test_first_calls_of_copies_are_taken_until_they_decide(tmp_path, first, rounds):
+    pool, stress = stressing(tmp_path, failing_on(1), drew=False)
+    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3), Called(1e-3 / first, 1e-3 / 4))
+    judged = stress.hold(FAST)
+    assert [what for what, *_ in pool.asked].count("first_calls") == rounds
+    assert isinstance(judged, Wrong) == (first == 1)
+
+
+def test_body_that_does_not_bear_copies_of_its_build_is_not_blamed(tmp_path):
+    pool, stress = stressing(tmp_path, failing_on(1), drew=False)
+    pool.failures = {"-fast\n": FAILED}
+    assert stress.hold(FAST) == Stress(draws=0)
 
 
 def test_stress_0_switches_it_off(tmp_path):
@@ -93,6 +108,10 @@ def test_long_bodies_get_fewer_draws_and_never_less_than_the_floor(tmp_path):
     seconds = iter(range(10_000))
     _, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds))
     assert FLOOR < stress.hold(FAST).draws < 32
+    seconds = iter(range(0, 10_000, 25))
+    pool, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds), drew=False)
+    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3), Called(1e-3, 1e-4))
+    assert isinstance(stress.hold(FAST), Wrong) and len(pool.asked) == FLOOR + 1
 
 
 def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
@@ -167,10 +186,10 @@ def test_draws_are_held_to_the_baseline_s_bits_where_the_controls_promise_them(t
     assert asked == {promised}
 
 
-def test_a_body_that_draws_nothing_costs_nothing_and_its_claim_says_so(project):
+def test_a_body_that_draws_nothing_is_not_drawn_for_and_its_claim_says_so(project):
     pool = FakePool(seconds=GAIN)
     report = project.tune(pool)
-    assert not [what for what, *_ in pool.asked if what == "draw"]
+    assert {what for what, *_ in pool.asked} & {"draw", "first_calls"} == {"first_calls"}
     assert project.store.read("kernel", FAKE).claims[0].stress == Stress(draws=0)
     assert not [note for note in report.notes if "stress" in note]
 
@@ -212,7 +231,7 @@ def remembering(pace: float):
 def test_gain_of_remembered_input_is_refused_and_told_without_a_draw_to_repeat(project):
     report = project.tune(drawing(remembering(4)))
     assert report.verdict == "BASELINE"
-    assert "refused on new draws of acf.rng: workload 'default': on 32 new draws" in report.message
+    assert "refused, workload 'default': on 32 new draws of acf.rng" in report.message
     assert not [note for note in report.notes if "repeat it" in note]
     project.tune(drawing())
     with pytest.raises(TuneFailed, match=r"committed controls are refused, workload 'default': .* remembers work"):
