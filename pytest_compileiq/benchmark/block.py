@@ -188,7 +188,7 @@ class _BlockRun(Struct):
                 partial(plan.is_lost, objective.metric),
                 checked.before_slot,
             )
-            if kind == "cpu":
+            if objective.measured == "runtime":
                 checked.expect_possible(slots)
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)

@@ -32,8 +32,7 @@ def plan_of(
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
     # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
     calls = CHECKED_CALLS if deal.half("checks") else 0
-    on_host = benchmark.builder.clock == "cpu"
-    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=calls, starts=on_host)
+    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=calls, starts=True)
     plan = msgspec.structs.replace(plan, outer="tuned" if deal.half("outer") else "baseline")
     if claimed is not None:
         plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from pytest_compileiq.model import Conditions
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.flip import Flip
+
+
+SingleCalls = Literal["all", "bare", "none"]
+"""Of all arms, of those of which nothing tells that their calls work, or of none, since the host would be timed."""
 
 
 class Device(Struct, frozen=True):
@@ -31,14 +38,23 @@ def capability(arch: str) -> tuple[int, int]:
     return divmod(int(arch.removeprefix("sm_").rstrip("af")), 10)
 
 
+class StoreLimit(Struct, frozen=True):
+    """Bytes a second that no call of one core, or of a whole GPU, stores; and what that is, in words."""
+
+    bytes_per_s: float
+    words: str
+
+
 class Clock(Protocol):
     """Times calls of a kernel, or takes another metric while they run.
 
     Attributes:
         shortest_s: a sample shorter than this is dominated by the clock; shorter calls are repeated inside one sample.
+        single_calls: of which arms slots begin with single calls.
     """
 
     shortest_s: float
+    single_calls: SingleCalls
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
         """Seconds for one call, as the mean of ``repeats`` calls timed together."""
@@ -50,6 +66,18 @@ class Clock(Protocol):
 
     def once(self, call: Callable[[], object]) -> object:
         """Call as it is timed, and wait for the device; returns what the call returned."""
+        ...
+
+    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Flip]) -> None:
+        """Flip these bytes before each timed call of ``call``, where that is no part of what is timed.
+
+        So a timed call is for the kernel what a checked call is. On a processor it would cost time; there single calls
+        that slots begin with tell it (``rules.slot_starts``).
+        """
+        ...
+
+    def store_limit(self) -> StoreLimit:
+        """What no call can exceed that writes its outputs."""
         ...
 
     def why_void(self) -> str | None:

@@ -7,7 +7,8 @@ write the same bytes again, or to satisfy the check.
 
 Nor may a call that is looked at differ, for the kernel, from one that is timed: it could do its work in the one and
 skip it in the other. So slots begin with a single timed call, after an overwrite with other bytes, after one with the
-bytes that are there, or after a pause. ``rules.slot_starts`` judges how long each took.
+bytes that are there, or after a pause. ``rules.slot_starts`` judges how long each took. A GPU whose cache is cold
+overwrites them before every timed call instead.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm, ChecksMade
-from pytest_compileiq.slot_start import SlotStart
+from pytest_compileiq.slot_start import SlotStart, StartKind
 from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
-from pytest_compileiq.timing.store_rate import store_rate
 
 if TYPE_CHECKING:
+    from pytest_compileiq.timing.flip import Flip
     from pytest_compileiq.timing.outputs import Bytes, Mask, Output
 
 CHECKED_CALLS = 64  # in a row: whatever goes wrong in every n-th call shows, for n up to 64
@@ -39,7 +40,6 @@ _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals al
 _LATE_S = 0.1
 _LEAST_PAUSE_S = 20e-6
 _LEAST_WRITTEN = 4 << 10  # bytes: fewer are stored in less time than a call takes
-_MOST_OF_RATE = 4  # times the measured rate of stores, which a machine under load measures too low
 _PARALLEL = 1.3  # processor time over wall time, from which on other cores store, too
 _FEW_CALLS = 20
 _IN_PLACE = "give measure(reset=…), which restores what the call works on and is not timed"
@@ -140,23 +140,40 @@ class CheckedArm(Struct):
             known.overwrite(flipped)
         self.overwriting_s = time.perf_counter() - begun
 
+    def overwrite_before_each(self) -> None:
+        """Have a GPU overwrite what calls write before each that is timed.
+
+        Raises:
+            EnvironmentFault: it has no memory for that.
+        """
+        if self.asked.reset is None:  # which restores what the call works on, and would have to come after it
+            flips = [known.flip_of_all() for known in self._known or ()]
+            self.timed.clock.overwrite_before(self.timed.call, [flip for flip in flips if flip is not None])
+
+    def begins_with(self, kind: StartKind) -> bool:
+        """Whether slots begin with single calls of this kind."""
+        which = self.timed.clock.single_calls
+        if kind == "pause":
+            return which == "all" or (which == "bare" and self.asked.is_bare)
+        return which == "all" and bool(self.asked.outputs)
+
     def expect_possible(self, call_s: float) -> None:
-        """Hold the time of one call on the processor to the bytes that it writes.
+        """Hold the time of one call to the bytes that it writes.
 
         Raises:
             CheckFailed: nothing stores as fast as that.
             ArmError: the callable raised, or ``reset`` did.
         """
         size = sum(known.written_bytes for known in self._known or ())
-        if size < _LEAST_WRITTEN or size / call_s <= _MOST_OF_RATE * (one_s := store_rate()):
+        if size < _LEAST_WRITTEN or size / call_s <= (limit := self.timed.clock.store_limit()).bytes_per_s:
             return
-        most_s = _MOST_OF_RATE * one_s * (len(os.sched_getaffinity(0)) if self._is_parallel() else 1)
+        most_s = limit.bytes_per_s * (len(os.sched_getaffinity(0)) if self._is_parallel() else 1)
         if size / call_s > most_s:
             raise CheckFailed(
                 self.timed.arm,
                 f"the call did not do its work: it wrote {size} bytes of outputs in {call_s * 1e6:.3g} µs, "
-                f"{size / call_s / 1e9:.3g} GB/s; the limit is {most_s / 1e9:.3g} GB/s, {_MOST_OF_RATE} times the "
-                "fastest store here; let every call write its outputs",
+                f"{size / call_s / 1e9:.3g} GB/s; the limit is {most_s / 1e9:.3g} GB/s, {limit.words}; "
+                "let every call write its outputs",
             )
 
     def _is_parallel(self) -> bool:
@@ -292,6 +309,13 @@ class _Known(Struct):
 
         self.output.flip(np.uint8(flipped) if self.written is None else self.written * np.uint8(flipped))
 
+    def flip_of_all(self) -> Flip | None:
+        """What flips all bits of the bytes that calls write on a GPU; None in the host's memory."""
+        from pytest_compileiq.timing.outputs import filled
+
+        bits = filled(self.output, 0xFF)
+        return self.output.flip_of(bits if self.written is None else self.written * bits)
+
 
 @dataclass
 class CheckedBlock:
@@ -315,8 +339,10 @@ class CheckedBlock:
         tuned.expect_as_much_as(baseline)
         if by := tuned.asked.by:
             self.made = ChecksMade(by, 0, 0)
-        for own in self.arms.values() if self.plan.starts else ():
-            own.overwrite(0)  # a pause may come first
+        for own in self.arms.values():
+            own.overwrite_before_each()
+            if self.plan.starts and own.timed.clock.single_calls == "all":
+                own.overwrite(0)  # a pause may come first
 
     def before_slot(self, arm: Arm, slot: int) -> SlotStart | None:
         """Time the single call that the plan begins ``slot`` with, and look at a dirty one; None where there is none.
@@ -326,7 +352,7 @@ class CheckedBlock:
             ArmError: a callable raised, or a ``reset`` did.
         """
         kind, checked = self.plan.starts.get(slot), self.arms[arm]
-        if kind is None or not (kind == "pause" or checked.asked.outputs):
+        if kind is None or not checked.begins_with(kind):
             return None
         checked.timed.once()  # the caches are its own again, and it has been called in a row
         checked.timed.once()

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.base import Device, SingleCalls, StoreLimit
+from pytest_compileiq.timing.store_rate import store_rate
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.flip import Flip
+
+_MOST_OF_RATE = 4
 
 
 class CpuClock:
     """``perf_counter_ns``. Its own cost is about 50 ns, so that 50 µs keep it at a thousandth of a sample."""
 
     shortest_s = 50e-6
+    single_calls: SingleCalls = "all"
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
         """Seconds for one call of ``call``, the mean of ``repeats`` in a row."""
@@ -27,6 +35,13 @@ class CpuClock:
     def once(self, call: Callable[[], object]) -> object:
         """Call; when it has returned, it has done its work."""
         return call()
+
+    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Flip]) -> None:
+        """Nothing: that would be timed."""
+
+    def store_limit(self) -> StoreLimit:
+        """Above what one core stores to its L1 cache, which is measured too low under load."""
+        return StoreLimit(_MOST_OF_RATE * store_rate(), f"{_MOST_OF_RATE} times the fastest store here")
 
     def why_void(self) -> None:
         """Nothing: the host's time is what is measured."""

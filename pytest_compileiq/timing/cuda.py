@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from time import perf_counter
@@ -11,16 +11,18 @@ from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Conditions
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.base import Device, SingleCalls, StoreLimit
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
 from pytest_compileiq.timing.cuda_driver import Driver
 from pytest_compileiq.timing.cuda_graph import capture
+from pytest_compileiq.timing.flip import Flip
 from pytest_compileiq.timing.l2_cache import L2Cache
 from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 
 Call = Callable[[], object]
 
+_BYTES_A_CYCLE = 128  # between a multiprocessor and its L1 cache: Volta to Hopper tuning guides
 _OFFSETS = 5  # samples of an empty kernel
 _HOST_SHARE = 0.8  # of a sample: when enqueuing takes as much, the GPU has waited for it
 _HOST_BOUND_SAMPLES = 0.25
@@ -51,10 +53,10 @@ class _HostLimit:
 class CudaClock:
     """CUDA events around the calls. They resolve about 0.5 µs, a five hundredth of the shortest sample.
 
-    A sample of a cold cache is ``repeats`` times a sweep of the L2 cache and one call, with two events around each
-    call; one of a warm cache is a call that is not timed, and ``repeats`` calls between two events. Either is launched
-    whole as one CUDA graph, or call by call. Then a sweep also keeps the GPU busy while the host enqueues, and a sample
-    for which the GPU waited for the host counts as host-bound.
+    A sample of a cold cache is ``repeats`` times an overwrite of what the call writes, a sweep of the L2 cache and one
+    call, with two events around each call; one of a warm cache is a call that is not timed, and ``repeats`` calls
+    between two events. Either is launched whole as one CUDA graph, or call by call. Then a sweep also keeps the GPU
+    busy while the host enqueues, and a sample for which the GPU waited for the host counts as host-bound.
 
     The events lie on the legacy default stream, which waits for every blocking stream of the context, and they for it;
     with ``all_streams`` they stand for non-blocking streams too.
@@ -79,6 +81,7 @@ class CudaClock:
         if l2 == "flush":
             self._cache.expect_flushable()
         self._l2: L2 = l2
+        self.single_calls: SingleCalls = "bare" if l2 == "flush" else "none"
         self._launching = launching
         self._pairs: list[_Pair] = []
         self._fence = self._gpu.create_event()
@@ -87,6 +90,7 @@ class CudaClock:
         # By identity: callables of the two arms may compare equal. The callable is kept so that its id stays its own.
         self._graphs: dict[tuple[int, int], tuple[Call, Any]] = {}
         self._captured: dict[int, object] = {}
+        self._flips: dict[int, Sequence[Flip]] = {}
 
     def seconds(self, call: Call, repeats: int) -> float:
         """Seconds of GPU time for one call of ``call``, the mean of ``repeats``.
@@ -125,6 +129,17 @@ class CudaClock:
         self._driver.finish()
         return value
 
+    def overwrite_before(self, call: Call, flips: Sequence[Flip]) -> None:
+        """Flip these bytes before each sweep; where the cache is warm, they would be what it holds."""
+        if self._l2 == "flush":
+            self._flips[id(call)] = flips
+
+    def store_limit(self) -> StoreLimit:
+        """What all multiprocessors move to and from their L1 caches at their highest clock."""
+        has = self._gpu.properties
+        bytes_per_s = _BYTES_A_CYCLE * float(has.multiprocessor_count) * has.clock_rate * 1e3
+        return StoreLimit(bytes_per_s, f"{_BYTES_A_CYCLE} bytes a cycle of each of its multiprocessors")
+
     def why_void(self) -> str | None:
         """Why the samples so far measured something else than the kernel; None where they measured it."""
         if self._host.bound <= _HOST_BOUND_SAMPLES * self._host.samples:
@@ -160,6 +175,8 @@ class CudaClock:
             return self._timed(stream, call, repeats, pairs[0])
         host_s = 0.0
         for pair in pairs:
+            for flip in self._flips.get(id(call), ()):
+                flip(stream)
             self._cache.sweep(stream)
             host_s += self._timed(stream, call, 1, pair)
         return host_s
@@ -215,10 +232,13 @@ class CudaEnergy:
     """
 
     shortest_s = 2.0
+    single_calls: SingleCalls = "none"
 
     def __init__(self, launching: Launching) -> None:
         self._clock = CudaClock(launching, l2="warm")
         self.once = self._clock.once
+        self.overwrite_before = self._clock.overwrite_before
+        self.store_limit = self._clock.store_limit
         self.why_void = self._clock.why_void
         self.conditions = self._clock.conditions
         self._joules()

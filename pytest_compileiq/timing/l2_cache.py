@@ -1,37 +1,17 @@
-"""Kernels of our own: one that leaves the L2 cache cold and clean, and one that does nothing.
-
-They are PTX, which the driver compiles for whatever GPU there is.
-"""
+"""The L2 cache of a GPU, left cold and clean."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
 from pytest_compileiq.timing.cuda_driver import Driver
+from pytest_compileiq.timing.device_kernels import device_kernels
 
 _L2_MULTIPLE = 2  # a buffer of the cache's own size may leave lines of the kernel's in it
 _FREE_SHARE = 0.5  # what is free may be wanted by the call, too
 _THREADS, _BYTES_A_THREAD = 256, 16
-# The memory is zero, so that nothing is ever stored: the store keeps the load from being optimised away.
-_PTX = b"""\
-.version 6.3
-.target sm_75
-.address_size 64
-.visible .entry sweep(.param .u64 memory)
-{
-    .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<3>;
-    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;
-    ld.param.u64 %rd1, [memory]; mul.wide.u32 %rd2, %r1, 16; add.u64 %rd1, %rd1, %rd2;
-    ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1];
-    or.b32 %r4, %r4, %r5; or.b32 %r6, %r6, %r7; or.b32 %r4, %r4, %r6;
-    setp.ne.u32 %p, %r4, 0; @%p st.global.u32 [%rd1], 0;
-    ret;
-}
-.visible .entry empty() { ret; }
-"""
 
 
 class L2Cache:
@@ -51,7 +31,7 @@ class L2Cache:
         self._core = cuda_core()
         gpu = visible_gpu(self._core)
         gpu.set_current()
-        self._kernels = _kernels(gpu.device_id)
+        self._kernels = device_kernels(gpu.device_id)
         wanted_bytes = _L2_MULTIPLE * gpu.properties.l2_cache_size
         self._free_bytes = Driver().free_bytes()
         held_bytes = min(wanted_bytes, int(_FREE_SHARE * self._free_bytes))
@@ -89,15 +69,3 @@ class L2Cache:
             f"{self._free_bytes >> 20} MiB of GPU memory are free, and flushing the L2 cache takes "
             f"{self._wanted_bytes / _FREE_SHARE / 2**20:.0f}: free some, or measure with l2='warm'"
         )
-
-
-@lru_cache(maxsize=8)
-def _kernels(device: int) -> dict[str, Any]:
-    """Sweep and empty kernel, compiled for CUDA's ``device``, whose context is current."""
-    try:
-        code = cuda_core().ObjectCode.from_ptx(_PTX)
-        return {name: code.get_kernel(name) for name in ("sweep", "empty")}
-    except Exception as error:
-        raise EnvironmentFault(
-            f"the driver does not compile PTX ({error}): a container needs the driver capability 'compute'"
-        ) from error

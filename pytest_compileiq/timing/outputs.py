@@ -15,6 +15,7 @@ from pytest_compileiq.errors import BodyError, CompileIQError
 
 if TYPE_CHECKING:
     from pytest_compileiq.timing.cuda_driver import Driver
+    from pytest_compileiq.timing.flip import Flip
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -48,6 +49,10 @@ class Output(Protocol):
 
     def flip(self, bits: Bytes | np.uint8) -> None:
         """Overwrite each byte by itself with these bits flipped."""
+        ...
+
+    def flip_of(self, bits: Bytes) -> Flip | None:
+        """The same, to be enqueued on a GPU; None in the host's memory."""
         ...
 
 
@@ -88,6 +93,9 @@ class _Host:
     def flip(self, bits: Bytes | np.uint8) -> None:
         np.bitwise_xor(self._content, bits, out=self._content)
 
+    def flip_of(self, bits: Bytes) -> None:
+        return None
+
 
 class _Gpu:
     def __init__(self, name: str, address: int, size: int, item_bytes: int, owner: Any) -> None:
@@ -115,6 +123,11 @@ class _Gpu:
 
     def flip(self, bits: Bytes | np.uint8) -> None:
         self.write(self.now() ^ bits)
+
+    def flip_of(self, bits: Bytes) -> Flip:
+        from pytest_compileiq.timing.flip import Flip
+
+        return Flip(self._address, bits)
 
 
 def _torch(name: str, thing: Any) -> Output | None:

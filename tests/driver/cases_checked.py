@@ -82,3 +82,43 @@ def test_what_a_captured_call_returned_is_what_its_replays_return(kernels):
         return "given"
 
     assert [Timed("tuned", call, CudaClock(how), lambda: None).once() for how in (EAGER, GRAPH)] == ["given"] * 2
+
+
+@pytest.mark.parametrize("how", [EAGER, GRAPH])
+def test_what_a_call_writes_is_overwritten_before_each_sweep_of_a_timed_call(kernels, calls, how):
+    x = DeviceArray(np.ones(300, np.uint8))
+    timed = Timed("tuned", lambda: kernels.nothing(1, 32), CudaClock(how), lambda: None)
+    (output,) = as_outputs([x])
+    timed.clock.overwrite_before(timed.call, [output.flip_of(np.full(300, 0xFF, np.uint8))])
+    calls()
+
+    assert timed.sample(2) == pytest.approx(2e-3)  # of the call alone
+    asked = [call.split()[1] for call in calls() if call.startswith("cuLaunchKernelEx")]
+    first = ["nothing"] if how is GRAPH else []  # before the capture
+    assert asked == [*first, *["flip", "sweep", "nothing"] * 2]
+
+
+def test_a_warm_cache_is_not_overwritten_nor_what_reset_restores(kernels, calls):
+    x = DeviceArray(np.ones(8))
+    call = lambda: kernels.nothing(1, 32)  # noqa: E731
+    warm = CudaClock(EAGER, l2="warm")
+    warm.overwrite_before(call, [as_outputs([x])[0].flip_of(np.full(64, 0xFF, np.uint8))])
+    cold = Timed("tuned", call, CudaClock(EAGER), lambda: None, lambda: None)
+    CheckedArm(cold, asked_for([x], None, cold.reset)).overwrite_before_each()
+    calls()
+
+    warm.sample(call, 2), cold.sample(2)
+    assert not [call for call in calls() if " flip " in call]
+
+
+def test_slots_begin_with_single_calls_on_a_gpu_only_where_nothing_tells_that_calls_work(kernels):
+    x = DeviceArray(np.ones(8))
+    for l2, outputs, kinds in (("flush", [x], []), ("flush", [], ["pause"]), ("warm", [], [])):
+        timed = Timed("tuned", lambda: kernels.nothing(1, 32), CudaClock(EAGER, l2=l2), lambda: None)
+        arm = CheckedArm(timed, asked_for(outputs, None, None))
+        assert [kind for kind in ("dirty", "sham", "pause") if arm.begins_with(kind)] == kinds
+
+
+def test_a_gpu_stores_no_more_than_its_multiprocessors_move(kernels):
+    limit = CudaClock(EAGER).store_limit()
+    assert limit.words == "128 bytes a cycle of each of its multiprocessors" and 1e12 < limit.bytes_per_s < 1e14

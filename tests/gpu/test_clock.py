@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.errors import CannotMeasure
+from pytest_compileiq.timing.asked import asked_for
+from pytest_compileiq.timing.checked import CheckedArm
 from pytest_compileiq.timing.clocks import read_clocks, settle
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, launching_on, visible_gpu
 from pytest_compileiq.timing.launching import choose_launching
+from pytest_compileiq.timing.sampler import Timed
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 from tests.gpu.conftest import assemble
 
@@ -81,6 +84,22 @@ def test_an_empty_kernel_is_its_own_offset(kernels, l2):
 
     assert 0.2e-6 < clock.conditions().empty_s < EMPTY_AT_MOST_S
     assert 0.5 < seconds / clock.conditions().empty_s < 2
+
+
+@pytest.mark.usefixtures("_computes")
+@pytest.mark.parametrize("launch", ["graph", "eager"])
+def test_a_kernel_that_skips_its_work_where_its_output_is_done_is_timed_as_working(kernels, mhz, launch):
+    out, length_s = DeviceArray(np.zeros(1, np.int32)), LENGTHS_S[2]
+    call = lambda: kernels.skips(1, 1, int(length_s * mhz * 1e6), out)  # noqa: E731
+    seconds, clock = measured(call, launch)
+    assert seconds < length_s / 2  # the output is not overwritten
+
+    timed = Timed("tuned", call, clock, lambda: None)
+    arm = CheckedArm(timed, asked_for([out], None, None))
+    arm.learn()
+    arm.overwrite_before_each()
+    assert LEAST * length_s <= timed.sample(8) <= MOST * length_s + BESIDE_S["flush"]
+    arm.look()
 
 
 def test_calls_shorter_than_their_launch_are_void_one_by_one_and_right_in_a_graph(lasting):

@@ -14,8 +14,7 @@ import pytest
 from pytest_compileiq.model import ChecksMade
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 from pytest_compileiq.slot_start import SlotStart
-from pytest_compileiq.timing import checked as checked_module
-from pytest_compileiq.timing import sampler
+from pytest_compileiq.timing import cpu, sampler
 from pytest_compileiq.timing.asked import Asked, asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.cpu import CpuClock
@@ -411,7 +410,7 @@ def test_without_outputs_slots_begin_with_pauses_alone(out):
     (1 << 20, 1e-6, True), (1 << 20, 4e-6, False), (4095, 1e-9, False), (4096, 1e-9, True),
 ])  # fmt: skip
 def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_s, caught):
-    monkeypatch.setattr(checked_module, "store_rate", lambda: 100e9)
+    monkeypatch.setattr(cpu, "store_rate", lambda: 100e9)
     written = np.zeros(size, np.uint8)
     asked = asked_for([written], None, None)
     arm = CheckedArm(Timed("tuned", lambda: written.fill(7), Clock(), lambda: None), asked)
@@ -422,7 +421,7 @@ def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_
 
 
 def test_bytes_that_a_call_does_not_write_are_not_counted(monkeypatch, out):
-    monkeypatch.setattr(checked_module, "store_rate", lambda: 1.0)
+    monkeypatch.setattr(cpu, "store_rate", lambda: 1.0)
     written = np.zeros(1 << 13, np.uint8)
     arm = CheckedArm(
         Timed("tuned", lambda: written[:4095].fill(7), Clock(), lambda: None), asked_for([written], None, None)
