@@ -29,13 +29,12 @@ from pytest_compileiq.model import Arm, ChecksMade
 from pytest_compileiq.slot_start import SlotStart, StartKind
 from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
+from pytest_compileiq.timing.written import POISONS, Written
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.flip import Flip
-    from pytest_compileiq.timing.outputs import Bytes, Mask, Output
+    from pytest_compileiq.timing.outputs import Bytes
 
 CHECKED_CALLS = 64  # in a row: whatever goes wrong in every n-th call shows, for n up to 64
-_POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
 _LATE_S = 0.1
 _LEAST_PAUSE_S = 20e-6
@@ -69,7 +68,7 @@ class CheckedArm(Struct):
     timed: Timed
     asked: Asked
     overwriting_s: float = 0.0
-    _known: list[_Known] | None = None
+    _known: list[Written] | None = None
 
     def learn(self) -> None:
         """Find out which bytes of its outputs a call writes.
@@ -83,7 +82,7 @@ class CheckedArm(Struct):
         from pytest_compileiq.timing.outputs import equal
 
         before = [output.now().copy() for output in self.asked.outputs]
-        rounds = _POISONS * (1 if self.asked.check is None else _ROUNDS_OF_A_CHECK) if before else ()
+        rounds = POISONS * (1 if self.asked.check is None else _ROUNDS_OF_A_CHECK) if before else ()
         after = [self._called_on(poison) for poison in rounds]
         self._known = []
         for place, output in enumerate(self.asked.outputs):
@@ -98,7 +97,7 @@ class CheckedArm(Struct):
             if written is not None:
                 content[untouched] = before[place][untouched]
                 output.write(content)
-            self._known.append(_Known(output, content, written))
+            self._known.append(Written(output, content, written))
 
     def expect_as_much_as(self, other: CheckedArm) -> None:
         """What the other arm writes has to be written by this one too; ``check`` judges that where it is given.
@@ -123,7 +122,7 @@ class CheckedArm(Struct):
                     f"the call leaves {own.output.name} as reset= left it, which the {other.timed.arm} does not",
                 )
 
-    def _is_as_reset(self, known: _Known) -> bool:
+    def _is_as_reset(self, known: Written) -> bool:
         """Whether a call leaves what ``reset`` left: it may write nothing, since what it finds is never the poison."""
         from pytest_compileiq.timing.outputs import equal
 
@@ -246,20 +245,20 @@ class CheckedArm(Struct):
         from pytest_compileiq.timing.outputs import difference
 
         name, output = f"outputs[{place}]", self.asked.outputs[place]
-        again = self._called_on(_POISONS[0])[place]
+        again = self._called_on(POISONS[0])[place]
         time.sleep(_LATE_S)
         if (output.now() != again).any():
             return CheckFailed(
                 self.timed.arm,
                 f"the call only enqueues its work: {name} changed after it had returned; let the call wait for the end",
             )
-        if (again == _POISONS[0]).all():
+        if (again == POISONS[0]).all():
             return CheckFailed(
                 self.timed.arm,
                 f"the call leaves {name} as it finds it: it writes nothing there, or not every time, or works in place "
                 f"on data that is done already; for the last, {_IN_PLACE}",
             )
-        pairs = zip(contents, (again, self._called_on(_POISONS[1])[place]), strict=False)
+        pairs = zip(contents, (again, self._called_on(POISONS[1])[place]), strict=False)
         for first, later in pairs:
             if (first != later).any():
                 differs = difference(output, first, later, None)
@@ -268,53 +267,6 @@ class CheckedArm(Struct):
         return CheckFailed(
             self.timed.arm, f"what the call writes to {name} depends on what was there, as in place: {missed}"
         )
-
-
-class _Known(Struct):
-    """One output: what a call leaves there, and which bytes to overwrite before it, those it writes; None for all."""
-
-    output: Output
-    content: Bytes
-    written: Mask | None
-
-    @property
-    def written_bytes(self) -> int:
-        """How many bytes calls write."""
-        return self.content.size if self.written is None else int(self.written.sum())
-
-    def left_of(self, other: _Known) -> Mask | None:
-        """Which bytes the other arm's call writes and this one's leaves; None where there are none."""
-        if self.written is None or self.content.size != other.content.size:
-            return None
-        left = ~self.written if other.written is None else other.written & ~self.written
-        return left if left.any() else None
-
-    def poison_also(self, left: Mask | None) -> None:
-        """Overwrite these bytes, too, lest the other arm's are taken for this one's."""
-        if self.written is not None and left is not None:
-            self.written = self.written | left
-
-    def poison(self) -> None:
-        """Overwrite what calls write."""
-        from pytest_compileiq.timing.outputs import filled
-
-        poisoned = filled(self.output, _POISONS[0])
-        if self.written is not None:
-            poisoned[~self.written] = self.output.now()[~self.written]
-        self.output.write(poisoned)
-
-    def overwrite(self, flipped: int) -> None:
-        """Overwrite the bytes that calls write by themselves with these bits flipped; 0 is as much work and traffic."""
-        import numpy as np
-
-        self.output.flip(np.uint8(flipped) if self.written is None else self.written * np.uint8(flipped))
-
-    def flip_of_all(self) -> Flip | None:
-        """What flips all bits of the bytes that calls write on a GPU; None in the host's memory."""
-        from pytest_compileiq.timing.outputs import filled
-
-        bits = filled(self.output, 0xFF)
-        return self.output.flip_of(bits if self.written is None else self.written * bits)
 
 
 @dataclass
