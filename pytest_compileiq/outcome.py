@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-from pytest_compileiq.explained import Explained
 from pytest_compileiq.model import Arm, Direction
 
 REPORT_SCHEMA = 1
@@ -159,7 +158,6 @@ class ItemReport:
         built, measured: what a normal run built, and the times that it took of that.
         proof: of the artifact that was replayed, the digest by which it is known again; empty where none was read.
         ends: what ended that artifact, where the verdict is that it no longer holds.
-        explained: the search of ``--tune``, by a model of its scores; None where there was none.
     """
 
     nodeid: str
@@ -184,7 +182,6 @@ class ItemReport:
     measured: tuple[Measured, ...] = ()
     proof: str = ""
     ends: tuple[End, ...] = ()
-    explained: Explained | None = None
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""
@@ -214,7 +211,6 @@ class ItemReport:
             Result(**{**result, "devices": tuple(result.get("devices", ()))}) for result in content["results"]
         )
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
-        content["explained"] = Explained.from_dict(content["explained"]) if content["explained"] else None
         content["built"] = Built(**content["built"]) if content["built"] else None
         content["measured"] = tuple(
             Measured(**{**measured, "verdict": Verdict(measured["verdict"])}) for measured in content["measured"]

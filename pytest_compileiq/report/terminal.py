@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
-from pytest_compileiq.report.explained import explained_lines
 from pytest_compileiq.report.night import table_lines
 from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.spelling import first_of
@@ -33,8 +32,7 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
         yield from _other_results(item)
         if item.verdict == Verdict.KEPT and item.results:
             yield f"    {item.message}", {}
-        explained = explained_lines(item.explained) if item.explained and item.explained.effects else ()
-        yield from ((f"    {note}", {"light": True}) for note in (*item.notes, *explained))
+        yield from ((f"    {note}", {"light": True}) for note in item.notes)
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
     if report.night is not None:
         yield from ((line, {}) for line in table_lines(report.night))

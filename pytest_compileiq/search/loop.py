@@ -99,7 +99,6 @@ class Search:
         twins: what makes a measurement one → the knobs of all candidates that it is of.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
-        told: the results of all evaluations, in their order.
         interrupted: Ctrl-C ended it early.
         is_over: the budget is spent, or the engine has nothing left to ask.
         costs: what builds and measurements took in this run.
@@ -112,7 +111,6 @@ class Search:
     twins: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
-    told: list[Told] = field(default_factory=list)
     interrupted: bool = False
     is_over: bool = False
     costs: Costs = field(default_factory=Costs)
@@ -295,7 +293,6 @@ class Search:
                 told = replace(told, code=name_of(key))
                 self._keep(key, told, Scored(evaluated.scores, controls))
         self._injected |= candidate.blob is not None and evaluated.digest not in ("", self._baseline)
-        self.told.append(told)
         self.tally.evaluations += 1
         return told
 
@@ -312,7 +309,6 @@ class Search:
             self.tally.valid += bool(evaluated.scores)
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)

@@ -36,7 +36,6 @@ from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline, tell_noise
-from pytest_compileiq.tuning.explained import explained_by
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.lessons import Taught, taught_by, taught_text
@@ -137,7 +136,6 @@ class UnderWay:
             report,
             notes=(*report.notes, *self._notes(report, outcome, fallen)),
             interrupted=search.interrupted,
-            explained=explained_by(benchmark.space, benchmark.objectives, search.told, shift),
         )
 
     def _notes(self, report: ItemReport, outcome: Outcome, fallen: Sequence[str]) -> Iterator[str]:

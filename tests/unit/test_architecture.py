@@ -25,7 +25,6 @@ VALUES = (
     "decision_record",
     "config",
     "errors",
-    "explained",
     "in_place",
     "kept_controls",
     "lesson",

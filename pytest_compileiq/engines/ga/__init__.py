@@ -14,7 +14,6 @@
     feasibility.py the probability that a candidate does not fail
     sameness.py    the probability that a candidate's machine code is new
     ranking.py     one objective's order, or NSGA-II's
-    explanation.py which knobs mattered, and what was expected: of any engine's search, at its end
 """
 
 from pytest_compileiq.engines.ga.engine import Ga

@@ -155,24 +155,6 @@ class GaussianProcess:
         variance = np.maximum(points.variance - told, 1e-10)
         return SLOPE * points.expected + points.cross @ self._alpha, np.sqrt(variance * self._variance)
 
-    @property
-    def noise(self) -> float:
-        """The standard deviation of what a score has besides: the noise of measuring it."""
-        return math.sqrt(self._variance * math.exp(self.hyper.log_noise))
-
-    def difference(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
-        """How far the noise-free score of each ``left`` point lies above that of its ``right`` one: (m, F), (m, F).
-
-        Returns:
-            Mean and standard deviation of the joint posterior, (m,) each: what both points share cancels out.
-        """
-        (cross, expected), (cross_right, expected_right) = self._cross(left), self._cross(right)
-        cross, expected = cross - cross_right, expected - expected_right
-        apart = np.abs(left - right) @ self.weights
-        beforehand = 2 * (1 - np.exp(-apart)) + SLOPE_SD**2 * expected**2
-        variance = beforehand - np.einsum("ij,ij->i", cross @ self._inverse, cross)
-        return SLOPE * expected + cross @ self._alpha, np.sqrt(np.maximum(variance, 1e-10) * self._variance)
-
     def told(self, scores: Floats) -> GaussianProcess:
         """The process with other scores (n,) of its points."""
         informed = copy.copy(self)

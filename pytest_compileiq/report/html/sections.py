@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.explained import Explained
 from pytest_compileiq.history.lines import Line
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proven_code import CodePair
@@ -13,10 +12,8 @@ from pytest_compileiq.report.artifact import made_by
 from pytest_compileiq.report.checks import count_text
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
-from pytest_compileiq.report.explained import BY_THE_MODEL, explained_lines
 from pytest_compileiq.report.html.charts import convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.html.drawing import Chart
-from pytest_compileiq.report.html.explained import effect_rows, search_curve
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.scale import unit_for
@@ -55,7 +52,7 @@ def artifact_section(
     heading = tag("h3", item.name, " ", tag("span", item.target, class_="target"), " ", badge(item), id=f"{ident}-h")
     parts = [heading, *_found(item)]
     if committed is not None:
-        parts += _of_artifact(committed, item.explained, ident, domain)
+        parts += _of_artifact(committed, ident, domain)
     for number, line in enumerate(lines[:MAX_CHARTED_CLAIMS]):
         parts += line_parts(line, f"{ident}-{number}h")
     back = tag("p", tag("a", "Back to the verdicts", href="#verdicts"), class_="back")
@@ -107,7 +104,7 @@ def _found(item: ItemReport) -> Iterator[Html]:
 # ── what is committed ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_artifact(committed: Committed, explained: Explained | None, ident: str, domain: Domain) -> Iterator[Html]:
+def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[Html]:
     artifact = committed.artifact
     if artifact.claims:
         columns = ("Workload", "Objective", "Claim", "Result", "Interval", "Device", "Baseline", "Tuned", "Evidence")
@@ -133,27 +130,11 @@ def _of_artifact(committed: Committed, explained: Explained | None, ident: str, 
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]
         metrics = table("Exact metrics of each entry function alone", ("Entry", "Metric", "Baseline", "Tuned"), rows)
         yield _folded("Machine code", metrics, unfolded=not committed.slots)
-    if explained is not None:
-        yield from _of_search(explained, f"{ident}-search")
-    elif chart := convergence(artifact.search.improvements, artifact.search.evaluations, f"{ident}-search"):
+    if chart := convergence(artifact.search.improvements, artifact.search.evaluations, f"{ident}-search"):
         yield tag("div", _figure(chart, "Convergence of the search, by its own estimates"), class_="figures")
     yield _folded("Controls and search", facts(_controls(artifact)), *_knobs(artifact))
     yield _folded("Environment", facts(_environment(artifact)))
     yield _folded("Fingerprint", facts(_fingerprint(artifact)))
-
-
-def _of_search(explained: Explained, ident: str) -> Iterator[Html]:
-    """The search of this run, by its own scores and by a model of them."""
-    if chart := search_curve(explained, ident):
-        yield tag("div", _figure(chart, "This search, by its own estimates"), class_="figures")
-    yield tag(
-        "ul", *(tag("li", line) for line in explained_lines(explained)), class_="notes", aria_label="By the model"
-    )
-    if rows := effect_rows(explained):
-        columns = ("The best candidate", explained.objective, "95 % interval, of all at once")
-        more = f"; the {MAX_ROWS} likeliest of {len(rows)}" if len(rows) > MAX_ROWS else ""
-        caption = f"Knobs of the search, {BY_THE_MODEL}{more}"
-        yield _folded(f"Knobs, {BY_THE_MODEL}", table(caption, columns, rows[:MAX_ROWS]))
 
 
 def _devices(artifact: Artifact) -> Iterator[Html]:

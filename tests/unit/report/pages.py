@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 from pytest_compileiq.artifact import (
@@ -16,7 +15,6 @@ from pytest_compileiq.artifact import (
     Summary,
 )
 from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.explained import Curve, Explained, KnobEffect
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.committed import Committed
@@ -95,21 +93,6 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
     return Committed(artifact, {place: make_slots(processes, seed=place) for place in range(min(claims, 8))})
 
 
-def make_explained(text: str = "-funroll-loops", *, evaluations: int = 40, **changes: object) -> Explained:
-    """A search whose model tells one knob of two apart from no effect; every tenth candidate failed."""
-    source = random.Random(evaluations)
-    scores = [None if at % 10 == 9 else source.gauss(-0.2 * at / evaluations, 0.05) for at in range(evaluations)]
-    best = itertools.accumulate((min(score or 0.0, 0.0) for score in scores), min)
-    expected = [None if at < 12 else -0.2 * at / evaluations for at in range(evaluations)]
-    low, high = ([None if mean is None else mean + reach for mean in expected] for reach in (-0.08, 0.08))
-    values: dict[str, object] = {
-        "objective": "runtime", "direction": "minimize", "objectives": 1, "by_share": False, "knobs": 65,
-        "effects": (KnobEffect(text, "", None, 0.2, 0.1, 0.3), KnobEffect("block", 64, 128, 0.05, -0.1, 0.2)),
-        "curve": Curve(*map(tuple, (scores, best, expected, low, high))),
-    }  # fmt: skip
-    return Explained(**(values | changes))
-
-
 def make_item(place: int, verdict: Verdict, text: str = "because of this") -> ItemReport:
     """One item; those that fail have a remedy, those with a speed-up differ in it."""
     failing = verdict.tone == "bad"
@@ -120,7 +103,6 @@ def make_item(place: int, verdict: Verdict, text: str = "because of this") -> It
         failed=failing,
         checks=(Check("integrity", "passed", "sha256 3f9c1a2e"), Check("speed", "not run", text)),
         notes=("80 evaluations in 12 s", f"3 invalid (compile): {text}"), wrote=("acf/k/x.toml",),
-        explained=make_explained(text) if verdict == "TUNED" else None,
     )  # fmt: skip
     if verdict not in ("PROVEN", "REPLAYED", "TUNED", "COMMITTED"):
         return item

@@ -288,23 +288,36 @@ def test_what_follows_a_search_takes_none_of_its_time(searching):
     assert search.tally.seconds == taken > 0
 
 
+class Noting(RandomSearch):
+    """One that notes what it was told: after a kill, all of it again."""
+
+    def __init__(self) -> None:
+        super().__init__(Brief(FAKE_SPACE, seed=3))
+        self.told: list[Told] = []
+
+    def tell(self, results):
+        self.told += results
+        super().tell(results)
+
+
 @pytest.mark.parametrize("killed_at", range(0, 10, 2))
 def test_an_interrupted_search_goes_on_having_lost_nothing_and_repeating_nothing(searching, killed_at):
     def some(knobs):
         return {"kernel": "same" if knobs.get("-O") == 2 else str(sorted(knobs.items()))}
 
-    def run(pool, *, fresh):
+    def run(pool, engine, *, fresh):
         builder = FakeBuilder(code=some, refusals={"-O1\n": "no such level", "-O1\n-fast\n": "no such level"})
-        return searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), pool, builder, fresh=fresh)
+        return searching(engine, pool, builder, fresh=fresh)
 
     first, second = FakePool(seconds=RUNTIME, interrupt_at=killed_at), FakePool(seconds=RUNTIME)
-    whole = run(FakePool(seconds=RUNTIME), fresh=True)
-    interrupted = run(first, fresh=True)
-    resumed = run(second, fresh=False)
+    at_once, again = Noting(), Noting()
+    whole = run(FakePool(seconds=RUNTIME), at_once, fresh=True)
+    interrupted = run(first, Noting(), fresh=True)
+    resumed = run(second, again, fresh=False)
     assert interrupted.tally.evaluations <= resumed.tally.evaluations
     assert spent(resumed) == spent(whole)
-    assert [(told.candidate, told.failure, told.duplicate, told.code) for told in resumed.told] == [
-        (told.candidate, told.failure, told.duplicate, told.code) for told in whole.told
+    assert [(told.candidate, told.failure, told.duplicate, told.code) for told in again.told] == [
+        (told.candidate, told.failure, told.duplicate, told.code) for told in at_once.told
     ]
     assert resumed.tally.seconds >= interrupted.tally.earlier_s
     assert (resumed.tally.earlier_s > 0) == (interrupted.tally.evaluations > 0)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileiq.explained import Curve
 from pytest_compileiq.report.html.charts import (
     MAX_POINTS,
     ChartedSlot,
@@ -21,10 +18,9 @@ from pytest_compileiq.report.html.charts import (
     interval_domain,
     run_order,
 )
-from pytest_compileiq.report.html.explained import search_curve
 from pytest_compileiq.report.html.scale import Scale, Unit, padded, unit_for
 from pytest_compileiq.rules.slots import quantile
-from tests.unit.report.pages import make_explained, make_slots
+from tests.unit.report.pages import make_slots
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 slots = st.lists(
@@ -60,41 +56,6 @@ def test_whatever_the_front_holds_no_coordinate_leaves_the_chart(points):
 def test_whatever_a_search_has_found_no_coordinate_leaves_the_chart(improvements, evaluations):
     chart = convergence(improvements, evaluations, "c")
     assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
-
-
-evaluations = st.lists(
-    st.tuples(st.none() | finite, st.none() | st.tuples(finite, finite, finite).map(sorted)), min_size=1, max_size=30
-)
-
-
-@given(evaluations, st.booleans())
-@settings(max_examples=100)
-def test_whatever_a_search_scored_and_expected_no_coordinate_leaves_the_chart(told, by_share):
-    scores, bands = zip(*told, strict=True)
-    best = list(itertools.accumulate((min(score or 0.0, 0.0) for score in scores), min))
-    low, expected, high = zip(*((None,) * 3 if band is None else band for band in bands), strict=True)
-    curve = Curve(scores, tuple(best), expected, low, high)
-    chart = search_curve(make_explained(curve=curve, by_share=by_share), "c")
-    assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
-
-
-def test_the_curve_of_a_long_search_is_thinned_and_says_so():
-    chart = search_curve(make_explained(evaluations=10_000), "c")
-    assert "one evaluation in 34 drawn" in chart.note and "1000 failed" in chart.note
-    assert len(chart.svg) < 40_000
-    assert "at best after 10000 evaluations" in chart.svg and "band, made before each was measured, held" in chart.svg
-
-
-def test_a_search_of_which_nothing_was_expected_has_its_curve_alone():
-    curve = make_explained().curve
-    nothing = (None,) * len(curve.scores)
-    chart = search_curve(make_explained(curve=replace(curve, expected=nothing, low=nothing, high=nothing)), "c")
-    assert "expected" not in chart.note and "band" not in chart.svg and 'class="dots score"' in chart.svg
-
-
-def test_a_search_without_a_score_has_no_curve():
-    curve = Curve((None, None), (0.0, 0.0), *[(None, None)] * 3)
-    assert search_curve(make_explained(curve=curve), "c") is None
 
 
 @given(finite, finite, finite, st.lists(finite, max_size=5))
