@@ -1,20 +1,18 @@
 """Builds for races: gcc's own compiler proper and assembler, on a source that is preprocessed once for its macros."""
 
 import hashlib
-import json
 import resource
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from machine import processor
 from pytest_compileiq.model import Knobs
-from pytest_compileiq.toolchains.machine_code import features as code_features
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from race_kept import Kept
 
@@ -113,20 +111,6 @@ class Kernel:
             kept = self._workshop.kept.answer(self.measured_identity, code, asked)
         assert kept is not None
         return kept
-
-    def features(self, code: str) -> tuple[Mapping[str, float], float]:
-        """Numbers that describe machine code that was built here before, and the seconds that reading them took."""
-        reader = hashlib.sha256(Path(code_features.__file__).read_bytes()).hexdigest()[:16]
-        kept = self._workshop.kept.answer("features", code, reader)
-        if kept is None:
-            made = self._workshop.scratch / "described.o"
-            made.write_bytes(self._workshop.kept.object_of(code))
-            before = processor_s()
-            numbers = json.dumps(code_features.features_of(made))
-            self._workshop.kept.keep_answer("features", code, reader, numbers, processor_s() - before)
-            kept = self._workshop.kept.answer("features", code, reader)
-        assert kept is not None
-        return json.loads(kept[0]), kept[1]
 
     def close(self) -> None:
         if self._server is not None:

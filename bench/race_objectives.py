@@ -55,11 +55,6 @@ class Objective:
     space: Space
 
     @property
-    def is_run(self) -> bool:
-        """Whether a build alone does not say how good it is, so that there is something to save by picking."""
-        return self.metrics != ("code_bytes",)
-
-    @property
     def digest(self) -> str:
         """A digest of what the objective is: its source, how it is called, its numbers and its space."""
         files = [self.source.path, *([self.source.driver] if self.source.driver else [])]
@@ -86,12 +81,6 @@ class Opened:
 
     def build(self, knobs: Knobs) -> Build:
         return self.kernel.build(knobs)
-
-    def features(self, build: Build) -> tuple[Mapping[str, float], float]:
-        """Numbers of a build's machine code, less those that an objective equals, and the seconds they took."""
-        assert build.code is not None
-        features, seconds = self.kernel.features(build.code)
-        return {name: number for name, number in features.items() if name not in self.objective.metrics}, seconds
 
     def measured(self, build: Build) -> Measured | FailureKind:
         """The numbers of a build that succeeded, or why it has none."""

@@ -3,17 +3,14 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pytest_compileiq.engines.base import Brief, Built, Engine, Picking, Told
+from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.model import Candidate, FailureKind
-from pytest_compileiq.rules.built_ahead import builds_for_each
 from race_figures import front, hypervolume
 from race_objectives import WORSE, Build, Measured, Opened
 from race_peers import opened
-
-MOST_PASSED = 20  # proposals in a row of which nothing is worth measuring
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class Moment:
         evaluation: how many candidates were measured or failed until then.
         value: the judged log-ratio of what is held to the baseline; of two objectives minus the hypervolume of what
             their front dominates, up to 25 % worse than the baseline in each.
-        builds: candidates built until then, those that were only looked at included.
+        builds: candidates built until then.
         build_s, measure_s, engine_s: what builds, measurements and the engine itself took.
     """
 
@@ -74,11 +71,10 @@ class _Runner:
         brief = Brief(objective.objective.space, seed, len(metrics), evaluations, [Candidate({})], metrics=metrics)
         with self._clocked():
             self._engine: Engine = opened(name, brief)
-        self._picker = self._engine if objective.objective.is_run and isinstance(self._engine, Picking) else None
 
     def step(self) -> bool:
         """Evaluate what the engine wants next; False when it has nothing left."""
-        results = self._asked() if self._picker is None else self._picked(self._picker)
+        results = self._asked()
         with self._clocked():
             self._engine.tell(results)
         return bool(results)
@@ -93,37 +89,6 @@ class _Runner:
         with self._clocked():
             asked = self._engine.ask(1)
         return [self._evaluated(candidate, self._build(candidate)) for candidate in asked]
-
-    def _picked(self, picker: Picking) -> list[Told]:
-        """Of what a picking engine proposes: what does not build, and the one that it picks of the others."""
-        for _ in range(MOST_PASSED):
-            most = builds_for_each(self._build_s / max(1, self._builds), self._measure_s / max(1, len(self._tried)))
-            with self._clocked():
-                proposed = picker.propose(1, most)
-            if not proposed:
-                return []
-            made = [(candidate, self._build(candidate)) for candidate in proposed]
-            results = [self._evaluated(candidate, build) for candidate, build in made if build.code is None]
-            built = self._described([pair for pair in made if pair[1].code is not None])
-            with self._clocked():
-                places = picker.pick([described for described, _ in built], 1)
-            for described, build in (built[place] for place in places):
-                told = self._evaluated(described.candidate, build)
-                results.append(replace(told, features=described.features))
-            if results:
-                return results
-        return []
-
-    def _described(self, made: Sequence[tuple[Candidate, Build]]) -> list[tuple[Built, Build]]:
-        """Each build as a picking engine is shown it."""
-        seen = set(self._tried)
-        described = []
-        for candidate, build in made:
-            features, seconds = self._objective.features(build)
-            self._build_s += seconds
-            described.append((Built(candidate, features, build.code in seen), build))
-            seen.add(str(build.code))
-        return described
 
     def _build(self, candidate: Candidate) -> Build:
         build = self._objective.build(candidate.knobs)

@@ -30,7 +30,7 @@ class Progress(Protocol):
 class Tally:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
-    ``built`` are the candidates that were built to be picked from. ``valid`` are the evaluations with scores, repeated
+    ``valid`` are the evaluations with scores, repeated
     machine code included. ``best`` is the first objective's score, negative is better: a log-ratio to the baseline, or
     what ``Scorer.shift`` reads as a difference. ``improvements`` are the evaluations, from 1, that were better than all
     before, with their scores.
@@ -38,7 +38,6 @@ class Tally:
 
     started: float = field(default_factory=time.monotonic)
     earlier_s: float = 0.0
-    built: int = 0
     evaluations: int = 0
     valid: int = 0
     duplicates: int = 0

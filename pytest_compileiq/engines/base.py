@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_compileiq.lesson import Lesson
@@ -25,7 +25,6 @@ class Told:
         duplicate: its machine code had been seen before, so ``scores`` repeats an earlier measurement.
         errors: the standard error of each score, in the same unit, as well as it was known then; 0 of a score that is
             exact. Empty where all are exact, or nothing is known of them.
-        features: as in ``Built``; empty where the engine does not pick.
         code: what its machine code and its parameters are called: equal for all that are one measurement; empty where
             nothing was built.
     """
@@ -35,7 +34,6 @@ class Told:
     failure: FailureKind | None = None
     duplicate: bool = False
     errors: tuple[float, ...] = ()
-    features: Mapping[str, float] = field(default_factory=dict)
     code: str = ""
 
 
@@ -73,45 +71,6 @@ class Engine(Protocol):
 
     def tell(self, results: Sequence[Told]) -> None:
         """Results of asked candidates, in any order and grouping."""
-        ...
-
-
-@dataclass(frozen=True)
-class Built:
-    """One candidate that was built and is not yet measured.
-
-    Attributes:
-        features: numbers of its machine code, by name; one that an objective equals is left out.
-        known: its machine code and parameters have been measured before, or failed, or are another one's beside it.
-    """
-
-    candidate: Candidate
-    features: Mapping[str, float]
-    known: bool
-
-
-@runtime_checkable
-class Picking(Engine, Protocol):
-    """An engine that has more built than measured, which pays where a measurement costs more than a build.
-
-    Where something is timed it is asked for proposals in place of ``ask``. It is told of those that it picked and that
-    were measured, and of builds that failed.
-    """
-
-    def propose(self, n: int, most: int) -> list[Candidate]:
-        """Candidates to build, of which at most ``n`` will be measured; empty when it has nothing left to try.
-
-        Args:
-            most: candidates, at least ``n``; fewer where a build takes long beside a measurement.
-        """
-        ...
-
-    def pick(self, built: Sequence[Built], n: int) -> list[int]:
-        """Places in ``built`` of at most ``n`` that are worth measuring, best first; none that is known.
-
-        Args:
-            built: of what was proposed last, that which could be built.
-        """
         ...
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from pytest_compileiq.engines.base import Brief, Built, Checkpointed, Engine, Foreseeing, Outlook, Picking, Told
+from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Foreseeing, Outlook, Told
 from pytest_compileiq.errors import CompileIQError, EnvironmentFault
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
@@ -22,7 +21,7 @@ def foreign(point: EntryPoint, brief: Brief) -> Engine:
     """
     engine = _guarded(point, "loading it", lambda: point.load()(brief))
     kind = ForeignCheckpointed if isinstance(engine, Checkpointed) else Foreign
-    return (ForeignPicking if isinstance(engine, Picking) else kind)(engine, point, brief.space)
+    return kind(engine, point, brief.space)
 
 
 class Foreign:
@@ -72,37 +71,6 @@ class Foreign:
             if (reason := self._space.why_not(candidate.knobs)) is not None:
                 raise _fault(self._point, f"{what} gave a candidate outside the space: {reason}")
         return asked
-
-
-class ForeignPicking(Foreign):
-    """The same, for an engine that has more built than measured."""
-
-    def propose(self, n: int, most: int) -> list[Candidate]:
-        """What it wants to be built.
-
-        Raises:
-            EnvironmentFault: it failed, or gave anything but at most ``most`` candidates of the space.
-        """
-        proposed = _guarded(self._point, "propose()", lambda: self._engine.propose(n, most))
-        if not isinstance(proposed, list) or len(proposed) > most:
-            expected = f"expected a list of at most {most} candidates"
-            raise _fault(self._point, f"propose({n}, {most}) gave {proposed!r:.80}: {expected}")
-        return self._within("propose()", proposed)
-
-    def pick(self, built: Sequence[Built], n: int) -> list[int]:
-        """What it wants to be measured of that.
-
-        Raises:
-            EnvironmentFault: it failed, or gave anything but at most ``n`` places, each once, of what is not known.
-        """
-        picks: list[int] = _guarded(
-            self._point, "pick()", lambda: [operator.index(pick) for pick in self._engine.pick(built, n)]
-        )
-        new = {place for place, each in enumerate(built) if not each.known}
-        if len(picks) > n or len(set(picks)) < len(picks) or not new.issuperset(picks):
-            expected = f"at most {n} places of what is not known, each once"
-            raise _fault(self._point, f"pick(…, {n}) gave {picks!r:.80}: expected {expected}")
-        return picks
 
 
 class ForeignCheckpointed(Foreign):

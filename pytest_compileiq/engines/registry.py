@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pytest_compileiq.engines.base import Brief, Engine
 from pytest_compileiq.engines.compileiq import CompileIQ
 from pytest_compileiq.engines.foreign import foreign
-from pytest_compileiq.engines.ga import PickingGa
+from pytest_compileiq.engines.ga import Ga
 from pytest_compileiq.engines.grid import Grid
 from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
 from pytest_compileiq.engines.pack import Pack
@@ -22,7 +22,7 @@ GROUP = "pytest_compileiq.engines"
 
 BUILT_IN: dict[str, Callable[[Brief], Engine]] = {
     "compileiq": CompileIQ,
-    "ga": PickingGa,
+    "ga": Ga,
     "grid": Grid,
     "pack": Pack,
     "random": RandomSearch,

@@ -73,8 +73,6 @@ def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
         parts.append(f"{sum(tally.invalid.values())} invalid ({kinds})")
     if tally.duplicates:
         parts.append(quantity(tally.duplicates, "duplicate"))
-    if tally.built:
-        parts.append(f"{quantity(tally.built, 'candidate')} built")
     return ", ".join(parts)
 
 

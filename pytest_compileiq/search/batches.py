@@ -42,34 +42,6 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Proposed:
-    """One candidate that was built for an engine to pick from.
-
-    Attributes:
-        features, known: as in ``engines.base.Built``; ``features`` is None where the build failed.
-    """
-
-    candidate: Candidate
-    features: Mapping[str, float] | None
-    known: bool = False
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """What was built for an engine to pick from; nothing where nobody picks.
-
-    Attributes:
-        most: how many the engine was allowed to propose.
-    """
-
-    built: Sequence[Proposed] = ()
-    most: int = 0
-
-
-NOT_PROPOSED = Proposal()
-
-
-@dataclass(frozen=True)
 class Batch:
     """What one ask gave and what became of it.
 
@@ -83,7 +55,6 @@ class Batch:
     candidates: tuple[Candidate, ...]
     done: Mapping[int, Evaluated]
     state: bytes | None
-    proposal: Proposal = NOT_PROPOSED
 
 
 @dataclass(frozen=True)

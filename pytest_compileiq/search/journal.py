@@ -18,8 +18,7 @@ import msgspec
 from pytest_compileiq.errors import contained
 from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate, FailureKind, KnobValue
-from pytest_compileiq.rules.built_ahead import MOST
-from pytest_compileiq.search.batches import NOT_PROPOSED, Batch, Earlier, Evaluated, Proposal, Proposed
+from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
 
 # The columns, as they are read: SQLite holds whatever type was written.
 _Knobs = dict[str, KnobValue]
@@ -27,7 +26,6 @@ _Candidate = tuple[_Knobs, str | None, str]
 _Taught = tuple[str, str, _Knobs, float]
 _Attempt = tuple[int, int, int, str | None]
 _Evaluation = tuple[tuple[float, ...], FailureKind | None, str, bool, str, list[Any], float]
-_Built = tuple[_Candidate, dict[str, float] | None, bool]
 
 
 class Journal:
@@ -67,9 +65,7 @@ class Journal:
         """Whatever cannot be understood of what an earlier run left is a ``StoreError`` with its remedy."""
         return contained(f"the journal of {self._key[0]}", "pytest --tune --tune-fresh starts its search anew")
 
-    def asked(
-        self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposal: Proposal = NOT_PROPOSED
-    ) -> int:
+    def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> int:
         """Record a batch before it is evaluated; returns its number."""
         self._batch += 1
         packed = json.dumps([_packed(candidate) for candidate in candidates])
@@ -77,10 +73,6 @@ class Journal:
             self._connection.execute(
                 "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
             )
-            if proposal.built:
-                built = json.dumps([[_packed(each.candidate), each.features, each.known] for each in proposal.built])
-                values = (*self._key, self._batch, built, proposal.most)
-                self._connection.execute("INSERT INTO proposal VALUES (?, ?, ?, ?, ?)", values)
         return self._batch
 
     def begun(self, batch: int, place: int) -> int:
@@ -146,7 +138,7 @@ class Journal:
     def clear(self) -> None:
         """Forget the search: it ended, or cannot go on."""
         with self._connection:
-            for table in ("search", "batch", "proposal", "evaluation", "attempt", "lesson"):
+            for table in ("search", "batch", "evaluation", "attempt", "lesson"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
         self._batch, self._number = -1, 0
 
@@ -167,10 +159,7 @@ class Journal:
         evaluations = self._rows(
             "batch, place, scores, failure, reason, duplicate, digest, samples, seconds", "evaluation", "number"
         )
-        batches = self._rows(
-            "number, wanted, candidates, state, proposed, most",
-            "batch LEFT JOIN proposal USING (benchmark, target, number)", "number",
-        )  # fmt: skip
+        batches = self._rows("number, wanted, candidates, state", "batch", "number")
         with self.reading():
             msgspec.convert(attempts, list[_Attempt])
             done: dict[int, dict[int, Evaluated]] = {}
@@ -187,15 +176,12 @@ class Journal:
             )
 
 
-def _batch(
-    done: Mapping[int, Evaluated], wanted: Any, candidates: str, state: Any, proposed: str | None, most: Any
-) -> Batch:
-    wanted, state, most = msgspec.convert((wanted, state, most), tuple[int, bytes | None, int | None])
+def _batch(done: Mapping[int, Evaluated], wanted: Any, candidates: str, state: Any) -> Batch:
+    wanted, state = msgspec.convert((wanted, state), tuple[int, bytes | None])
     asked = _candidates(candidates)
     if not set(range(len(asked))).issuperset(done):
         raise ValueError(f"{len(asked)} candidates, and evaluations of {sorted(done)}")
-    proposal = Proposal(_built(proposed), most or MOST * wanted) if proposed else NOT_PROPOSED
-    return Batch(wanted, asked, done, state, proposal)
+    return Batch(wanted, asked, done, state)
 
 
 def _packed(candidate: Candidate) -> list[Any]:
@@ -210,10 +196,3 @@ def _candidates(text: str) -> tuple[Candidate, ...]:
 def _unpacked(packed: _Candidate) -> Candidate:
     knobs, blob, origin = packed
     return Candidate(knobs, None if blob is None else base64.b64decode(blob), origin)
-
-
-def _built(proposed: str) -> tuple[Proposed, ...]:
-    return tuple(
-        Proposed(_unpacked(candidate), features, known)
-        for candidate, features, known in msgspec.convert(json.loads(proposed), list[_Built])
-    )

@@ -21,17 +21,13 @@ from pytest_compileiq.system.files import locked
 _BUSY_S = 30.0
 _LONGEST_PATH = 512 - len("-journal")  # MAX_PATHNAME of SQLite's os_unix.c, in bytes
 _PRIMARY = 0xFF  # of an extended result code
-# Of the tables. Older files hold the same: those of version 2 without how many builds a proposal was allowed, which was
-# always ``MOST``, earlier ones without lessons and proposals, and the first ones without attempts.
-_VERSION, _WITHOUT_MOST = 3, 2
+# Of the tables. Older files hold the same, the first ones without lessons or attempts; what else they hold is not read.
+_VERSION = 4
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
     benchmark TEXT, target TEXT, identity TEXT, seeds TEXT, PRIMARY KEY (benchmark, target));
 CREATE TABLE IF NOT EXISTS batch (
     benchmark TEXT, target TEXT, number INTEGER, wanted INTEGER, candidates TEXT, state BLOB,
-    PRIMARY KEY (benchmark, target, number));
-CREATE TABLE IF NOT EXISTS proposal (
-    benchmark TEXT, target TEXT, number INTEGER, proposed TEXT, most INTEGER,
     PRIMARY KEY (benchmark, target, number));
 CREATE TABLE IF NOT EXISTS evaluation (
     benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
@@ -103,8 +99,6 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
     """Make the tables, or what an earlier version's lack; another search may be about to do so too."""
     connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}")
     with connection:
-        if _version(connection) == _WITHOUT_MOST:
-            connection.execute("ALTER TABLE proposal ADD COLUMN most INTEGER")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 

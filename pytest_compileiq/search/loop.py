@@ -17,7 +17,6 @@ from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
-from pytest_compileiq.search.asking import Costs, Offer, asker_of
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.batches import Batch, Evaluated
 from pytest_compileiq.search.duplicates import Key, key_of, name_of
@@ -59,7 +58,7 @@ class _Asked:
     """
 
     number: int
-    offer: Offer
+    candidates: Sequence[Candidate]
     done: Mapping[int, Evaluated]
     rendered: Sequence[ControlsFile]
     builds: Sequence[Future[BuildResult | BuildError]]
@@ -67,7 +66,7 @@ class _Asked:
     @property
     def left(self) -> dict[int, Candidate]:
         """Place → candidate of what is still to be evaluated."""
-        return _left(self.offer.candidates, self.done)
+        return _left(self.candidates, self.done)
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,6 @@ class Search:
         read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
         is_over: the budget is spent, or the engine has nothing left to ask.
-        costs: what builds and measurements took in this run.
     """
 
     brief: SearchBrief
@@ -113,7 +111,6 @@ class Search:
     read: set[str] = field(default_factory=set)
     interrupted: bool = False
     is_over: bool = False
-    costs: Costs = field(default_factory=Costs)
     _again: deque[Batch] = field(default_factory=deque)
     _waiting: deque[_Asked] = field(default_factory=deque)
     _seen: dict[Key, Told] = field(default_factory=dict)
@@ -122,9 +119,6 @@ class Search:
     _inert: int = 0
     _bodies: int = 0
     _injected: bool = False
-
-    def __post_init__(self) -> None:
-        self._asker = asker_of(self.engine, self.brief.benchmark, self._seen, self.brief.jobs, self.costs)
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
@@ -216,22 +210,25 @@ class Search:
         if self._again:
             batch = self._again.popleft()
             with self.brief.journal.reading():
-                offer = self._asker.ask_again(batch.wanted, batch.proposal)
-            if tuple(offer.candidates) != batch.candidates:
+                candidates = self._asked_for(batch.wanted)
+            if tuple(candidates) != batch.candidates:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            offer = self._asker.ask(wanted, builds) if wanted else Offer(())
-            if not offer.candidates:
+            candidates = self._asked_for(wanted) if wanted else []
+            if not candidates:
                 return None
-            number, done = self.brief.journal.asked(wanted, offer.candidates, state, offer.proposal), {}
-        self._begun += len(offer.candidates)
-        self.tally.built += len(offer.proposal.built)
-        left = _left(offer.candidates, done).values()
+            number, done = self.brief.journal.asked(wanted, candidates, state), {}
+        self._begun += len(candidates)
+        left = _left(candidates, done).values()
         rendered = [self.brief.benchmark.builder.render(candidate) for candidate in left]
-        return _Asked(number, offer, done, rendered, [builds.begin(controls) for controls in rendered])
+        return _Asked(number, candidates, done, rendered, [builds.begin(controls) for controls in rendered])
+
+    def _asked_for(self, wanted: int) -> list[Candidate]:
+        with one_thread():
+            return self.engine.ask(wanted)
 
     def _spent(self) -> bool:
         if self.interrupted:
@@ -300,7 +297,7 @@ class Search:
 
     def _evaluate(self, asked: _Asked) -> list[Told]:
         with self.brief.journal.reading():
-            told = self._remember(asked.offer.candidates, asked.done)
+            told = self._remember(asked.candidates, asked.done)
         built = [build.result() for build in asked.builds]
         self._expect_injection(list(asked.left.values()), built)
         for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
@@ -312,7 +309,7 @@ class Search:
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
-        return asked.offer.with_features(told)
+        return [told[place] for place in sorted(told)]
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
@@ -350,8 +347,7 @@ class Search:
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind, code=name_of(key)), reason, build.digest)
         try:
-            with self.costs.measuring():
-                scored = work.ask(lambda: self.brief.scorer.score(controls, build))
+            scored = work.ask(lambda: self.brief.scorer.score(controls, build))
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind, code=name_of(key))

@@ -22,11 +22,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pytest
 
-from pytest_compileiq.engines.base import Brief, Engine, Foreseeing, Picking, Told
+from pytest_compileiq.engines.base import Brief, Engine, Foreseeing, Told
 from pytest_compileiq.model import Candidate, FailureKind
 from pytest_compileiq.space import Predicate, Space, Where, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.testing.picking import picked_by
 
 SMALL_SPACE = Space.from_mapping(
     {"-O": choice([1, 2, 3]), "-funroll-loops": literal("", 0.5), "group": {"-g": choice(["a", "b"])}}
@@ -190,20 +189,6 @@ class EngineConformance:
         looked_at = self.search(engine, judge)
         alone = self.search(self.make(self.brief(seed=7)), self.scored)
         assert not self.deterministic or [one.knobs for one in looked_at] == [one.knobs for one in alone]
-
-    def test_picks_are_new_and_no_more_than_wanted_and_a_small_space_has_an_end(self) -> None:
-        def picked(space: Space, rounds: int) -> list[Candidate]:
-            engine = self.make(self.brief(space))
-            if not isinstance(engine, Picking):
-                pytest.skip("an engine without pick() has every build evaluated")
-            found = picked_by(engine, digest_of, self.batch, rounds)
-            assert space is self.space or not engine.propose(self.batch, self.batch), "a small space has no end"
-            return found
-
-        self.check_candidates(picked(self.small_space, self.small_space.size + 1), self.small_space)
-        found = picked(self.space, self.evaluations // self.batch)
-        self.check_candidates(found, self.space)
-        assert not self.deterministic or found == picked(self.space, self.evaluations // self.batch)
 
     def test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not(self) -> None:
         rng = np.random.default_rng(5)

@@ -261,9 +261,8 @@ def _to_be_named(benchmark: TunedBenchmark, settings: Settings, winner: Controls
 def _search_notes(search: Search) -> tuple[str, ...]:
     tally = search.tally
     by = " by machine code" if search.brief.benchmark.builder.compiler.compiles else ""
-    built = f", {tally.built} built" if tally.built else ""
     duplicates = f"{quantity(tally.duplicates, 'duplicate')}{by}"
-    spent = f"{quantity(tally.evaluations, 'evaluation')} in {tally.seconds:.0f} s, {duplicates}{built}"
+    spent = f"{quantity(tally.evaluations, 'evaluation')} in {tally.seconds:.0f} s, {duplicates}"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
     space = search.brief.benchmark.space
     bounded = (f"the space has {space.size_text}",) if space.where is not None else ()

@@ -3,8 +3,6 @@
 ::
 
     engine.py      ask and tell: the initial pool, then batches of four slots
-    picking.py     where builds are cheap: proposes more than is measured, and picks
-    code_model.py  a Gaussian process over features of machine code, which picks
     encoding.py    points → binary features, so that distances are matrix products
     surrogate.py   the Gaussian process of this search, and when it is fitted anew
     process.py     a Gaussian process and its expected improvement
@@ -17,6 +15,5 @@
 """
 
 from pytest_compileiq.engines.ga.engine import Ga
-from pytest_compileiq.engines.ga.picking import PickingGa
 
-__all__ = ["Ga", "PickingGa"]
+__all__ = ["Ga"]

@@ -10,7 +10,6 @@ import scipy.linalg
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga import experience
-from pytest_compileiq.engines.ga.code_model import CodeModel, squashed
 from pytest_compileiq.engines.ga.encoding import Encoding, distances
 from pytest_compileiq.engines.ga.experience import Experience, name_of
 from pytest_compileiq.engines.ga.points import PointSpace
@@ -121,19 +120,6 @@ def test_a_process_with_a_trend_predicts_as_the_textbook_does():
     assert mean == pytest.approx(0.7 * line[60:] + signal[60:, :60] @ scipy.linalg.cho_solve(factor, rest), abs=1e-9)
     assert deviation == pytest.approx(np.sqrt(variance * (signal[60:, 60:].diagonal() - explained)), abs=1e-9)
     assert process.believing(asked).predict(asked)[0] == pytest.approx(mean, abs=1e-9)
-
-
-def test_a_model_of_code_foretells_by_knobs_what_it_was_not_told():
-    rng = np.random.default_rng(4)
-    knobs = rng.integers(0, 2, size=(60, 12)).astype(float)
-    slopes = np.linspace(-1, 1, 12)
-    truth = knobs @ slopes
-    rows = [{"a": float(value)} for value in rng.normal(size=60)]
-    cold, informed = (
-        CodeModel(given).fit(rows[:6], knobs[:6], squashed(truth[:6]), learn=True) for given in (None, slopes)
-    )
-    foretold = [np.corrcoef(model.expected(rows[6:], knobs[6:]).mean, truth[6:])[0, 1] for model in (cold, informed)]
-    assert foretold[1] > 0.9 > foretold[0]
 
 
 def test_what_is_expected_in_vain_is_unlearned(imagined):

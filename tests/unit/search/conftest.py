@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from pytest_compileiq.config import Budget
-from pytest_compileiq.search.asking import Costs
 from pytest_compileiq.search.journal_file import open_journal
 from pytest_compileiq.search.loop import Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
@@ -32,7 +31,6 @@ def searching(tmp_path):
         withdrawn=(),
         fresh=True,
         marker=None,
-        clock=lambda: 0.0,
     ) -> Search:
         budget = budget if isinstance(budget, Budget) else Budget(evaluations=budget)
         builder = builder or FakeBuilder()
@@ -46,7 +44,7 @@ def searching(tmp_path):
                 benchmark, Scorer(pool, benchmark, Random(0)), journal, budget, jobs, FakeProgress(),
                 Trackers([], print), frozenset(stands_for), withdrawn,
             )  # fmt: skip
-            search = Search(brief, engine, costs=Costs(clock))
+            search = Search(brief, engine)
             search.run(benchmark.builds.get(None), earlier.batches)
         return search
 

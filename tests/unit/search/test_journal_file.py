@@ -10,7 +10,7 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.batches import Evaluated, Proposal, Proposed
+from pytest_compileiq.search.batches import Evaluated
 from pytest_compileiq.search.journal_file import open_journal
 
 IDENTITY = {"space": "a" * 64, "seed": "0", "engine": "ga 1"}
@@ -70,24 +70,6 @@ def test_a_journal_of_before_it_had_a_version_is_gone_on_with(opened, tmp_path):
         (batch,) = journal.begin(IDENTITY, ()).batches
         assert batch.done == {0: GOOD}
         assert journal.finished(journal.taken_up(batch), 1, BAD, journal.begun(0, 1))
-
-
-def test_a_proposal_of_before_it_had_a_bound_was_allowed_four_for_each(opened, tmp_path):
-    built = tuple(Proposed(candidate, {"code_bytes": 5.0}) for candidate in ASKED)
-    with opened() as journal:
-        journal.begin(IDENTITY, ())
-        journal.asked(2, ASKED, None, Proposal(built, 6))
-    with opened() as journal:
-        assert journal.begin(IDENTITY, ()).batches[0].proposal == Proposal(built, 6)
-    with contextlib.closing(sqlite3.connect(next(tmp_path.rglob("journal.sqlite3")))) as before:
-        before.executescript("ALTER TABLE proposal DROP COLUMN most; PRAGMA user_version = 2;")
-    with opened() as journal, opened("test_k.py::test_other"):
-        (batch,) = journal.begin(IDENTITY, ()).batches
-        assert batch.proposal == Proposal(built, 8)
-        journal.taken_up(batch)
-        journal.asked(2, ASKED, None, Proposal(built, 4))
-    with opened() as journal:
-        assert [batch.proposal.most for batch in journal.begin(IDENTITY, ()).batches] == [8, 4]
 
 
 def test_a_journal_of_a_later_version_is_refused_and_kept(opened, tmp_path):
