@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import learn_corpus
-from learn_effects import FAMILIES, KINDS, LEAST_SPREAD
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.space import OFF, Point
 from race_build import BENCH, Kernel, Source, Workshop
@@ -24,6 +23,13 @@ from race_kept import Kept
 from race_objectives import gcc_space
 
 RECORDED = BENCH / "data" / "portfolio.csv.gz"
+KINDS: Mapping[str, tuple[Sequence[str], bool]] = {  # metrics, and whether of candidates at -Os
+    "size": (["code_bytes"], False),
+    "size at -Os": (["code_bytes"], True),
+    "speed": (["executed", "time"], False),
+}
+FAMILIES = {"lzfse_lzvn": "lzvn_decoder", "webrtc_core": "voice"}  # one code under two names
+LEAST_SPREAD = 0.003  # of the log-ratios: below it options do nothing to a kernel but noise
 SPACE = gcc_space()
 LEVEL = [gene.name for gene in SPACE.genes].index("-O")
 SMALL = SPACE.genes[LEVEL].values.index("s")

@@ -2,8 +2,7 @@
 
     python bench/transfer.py teach compare report --third FOLDER --cache FILE --scratch FOLDER [--half held-out]
 
-Ways to search: cold; *taught* by lessons of the other kernels' artifacts; *misled* by the worst lessons; *informed* of
-what options did to the sources of bench/learn.py that are not like this one; *both* taught and informed.
+Ways to search: cold; *taught* by lessons of the other kernels' artifacts; *misled* by the worst lessons.
 """
 
 import argparse
@@ -17,9 +16,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-import learn_corpus
-from learn_corpus import Measured
-from learn_search import taught_without
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.lesson import MOST_LESSONS, Lesson
@@ -30,11 +26,10 @@ BENCH = Path(__file__).parent
 OWN = BENCH / "transfer_kernels"
 TESTED = BENCH.parent / "tests" / "kernels"
 TARGET = "x86-64-v3-gcc12"
-ENGINE = "frozen 5"  # of the engine, and of the choice of lessons
+ENGINE = "frozen 6"  # of the engine, and of the choice of lessons
 BATCH = 4
 EVALUATIONS, TAUGHT_EVALUATIONS = 50, 20
-COLUMNS = [("cold", 20), ("cold", 50), ("taught", 10), ("taught", 20), ("misled", 20), ("misled", 50), ("informed", 20),
-           ("informed", 50), ("both", 10), ("both", 20)]  # fmt: skip
+COLUMNS = [("cold", 20), ("cold", 50), ("taught", 10), ("taught", 20), ("misled", 20), ("misled", 50)]
 TEACHER_SEED, TEACHER_EVALUATIONS = 1000, 200
 LEAST_GAIN = 0.01
 FAMILIES = {"smoothing": "stencil", "product": "matmul", "springs": "pair_potential"}
@@ -44,17 +39,6 @@ OPEN_SIZED = (
 )  # fmt: skip
 HELD_OUT_TIMED = ("running", "transposition")  # of the others a cold search knew all, or nothing, after 20 evaluations
 HELD_OUT_SIZED = ("convolution", "histogram", "inlined", "nearest_centroid", "running", "structs")
-
-NEAR = {  # sources of bench/learn.py that are the same kernel as one of these, or nearly; they inform no search of it
-    "convolution": {"floats_convolution", "floats_smoothing", "floats_correlation", "floats_filter", "blurred"},
-    "histogram": {"histogram"}, "running": {"floats_running"}, "transposition": {"floats_transposition"},
-    "checksum": {"floats_checksum", "floats_hashing"}, "bytes": {"floats_bytes"}, "filter": {"floats_filter", "biquad"},
-    "hashing": {"floats_hashing", "floats_checksum"}, "product": {"floats_product", "tiled_product"},
-    "reversal": {"floats_reversal"}, "smoothing": {"floats_smoothing", "floats_convolution", "blurred"},
-    "springs": {"floats_springs"}, "pair_potential": {"floats_springs"}, "correlation": {"floats_correlation"},
-    "gather": {"floats_gather"}, "median": {"floats_median"}, "sorting": {"floats_sorting"},
-    "varints": {"floats_varints"},
-}  # fmt: skip
 
 
 def open_kernels(third: Path) -> Iterator[Kernel]:
@@ -155,23 +139,18 @@ def misled_here(objective: Objective) -> list[Lesson]:
     return [Lesson(f"bad{number}/{TARGET}", "0" * 64, knobs, 1.0) for number, knobs in enumerate(worst[-MOST_LESSONS:])]
 
 
-def compare(
-    kept: Kept, objective: Objective, teachers: Sequence[Objective], corpus: Sequence[Measured], seed: int
-) -> None:
+def compare(kept: Kept, objective: Objective, teachers: Sequence[Objective], seed: int) -> None:
     """Search in every way; of each evaluation what the search was told, and what it is judged by, is kept."""
-    taught, metrics = taught_here(kept, objective, teachers), [objective.metric]
+    taught = taught_here(kept, objective, teachers)
     ways: Mapping[str, tuple[int, dict[str, Any]]] = {
         "cold": (EVALUATIONS, {}),
         "taught": (TAUGHT_EVALUATIONS, {"lessons": taught}),
         "misled": (EVALUATIONS, {"lessons": misled_here(objective)}),
-        "informed": (EVALUATIONS, {"metrics": metrics}),
-        "both": (TAUGHT_EVALUATIONS, {"lessons": taught, "metrics": metrics}),
     }
-    with taught_without(corpus, NEAR.get(objective.landscape.kernel.name, ())):
-        for how, (evaluations, known) in ways.items():
-            key = f"{how} {objective.name} {seed} {ENGINE}"
-            if kept.get(key) is None:
-                kept.put(key, [each[1:] for each in search(objective, seed, evaluations, **known)])
+    for how, (evaluations, known) in ways.items():
+        key = f"{how} {objective.name} {seed} {ENGINE}"
+        if kept.get(key) is None:
+            kept.put(key, [each[1:] for each in search(objective, seed, evaluations, **known)])
 
 
 def report(kept: Kept, objectives: Sequence[Objective], seeds: int) -> None:
@@ -196,7 +175,7 @@ def report(kept: Kept, objectives: Sequence[Objective], seeds: int) -> None:
         medians = {column: statistics.median(values) for column, values in best.items()}
         for column, value in medians.items():
             shares.setdefault(column, []).append(value / most)
-        p = mannwhitneyu(best["both", 20], best["cold", 50], alternative="two-sided").pvalue
+        p = mannwhitneyu(best["taught", 20], best["cold", 50], alternative="two-sided").pvalue
         cells = " | ".join(f"{100 * (math.exp(-medians[column]) - 1):.1f}" for column in COLUMNS)
         print(f"| {objective.name} | {len(whole)} | {cells} | {p:.2f} |")
     for column, values in shares.items():
@@ -222,10 +201,9 @@ def main() -> None:
         for objective in teachers:
             lesson = teach(kept, objective)
             print(f"{objective.name}: {lesson['gain']:.3f} of {lesson['full']:.3f}: {lesson['knobs']}", flush=True)
-    corpus = list(learn_corpus.read())
     for seed in range(asked.seeds if "compare" in asked.steps else 0):
         for objective in chosen:
-            compare(kept, objective, teachers, corpus, seed)
+            compare(kept, objective, teachers, seed)
         print(f"seed {seed} done at {time.strftime('%H:%M:%S')}", flush=True)
     if "report" in asked.steps:
         report(kept, chosen, asked.seeds)

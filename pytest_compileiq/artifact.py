@@ -119,7 +119,8 @@ class SearchRecord(Stored):
 
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are those that were better than all before
     them, with the gain over the baseline (2.0 is twice as good) as scored, where that is a ratio. ``objectives`` are
-    the marker's, with the direction that is better; older records lack them. ``experience``: whose options were known.
+    the marker's, with the direction that is better; older records lack them. ``portfolio`` names the sets of options
+    that were tried first.
     """
 
     engine: Text
@@ -133,7 +134,7 @@ class SearchRecord(Stored):
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = Field(default_factory=dict)
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
     transferred: Annotated[Array[Text], Field(max_length=100)] = ()
-    experience: Text = ""
+    portfolio: Text = ""
 
 
 class Summary(Stored):

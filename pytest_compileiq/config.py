@@ -74,7 +74,6 @@ class Settings:
     draw: int | None
     jobs: int
     reduce: bool
-    transfer: bool
     check: str
     stale: str
     missing: str

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tune_reduce": ("true", "false"),
-    "tune_transfer": ("true", "false"),
     "acf_check": ("auto", "replay", "measure", "rebuild", "off"),
     "acf_stale": ("fail", "warn"),
     "acf_missing": ("fail", "warn"),
@@ -33,7 +32,6 @@ _OF_A_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the variable is named so
 
 _HELP: dict[str, str] = {
     "tune_reduce": "default of --tune-reduce",
-    "tune_transfer": "default of --tune-transfer",
     "acf_check": "what a normal run checks: auto measures where the device has a claim",
     "acf_stale": "what a stale artifact does to its test",
     "acf_missing": "what a missing artifact does to its test",
@@ -100,15 +98,6 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--no-tune-reduce", action="store_false", dest="tune_reduce", help="store a winner with all that was found"
     )
-    group.addoption(
-        "--tune-transfer",
-        action="store_true",
-        default=None,
-        help="start a search from what the other artifacts of the store taught",
-    )
-    group.addoption(
-        "--no-tune-transfer", action="store_false", dest="tune_transfer", help="start a search from its own space alone"
-    )
     group.addoption("--acf-check", metavar="|".join(_CHOICES["acf_check"]), help=_HELP["acf_check"])
     group.addoption(
         "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
@@ -171,7 +160,6 @@ def read_settings(config: pytest.Config) -> Settings:
         draw=_integer(option.tune_draw, "--tune-draw", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
         reduce=chosen["tune_reduce"] == "true" if option.tune_reduce is None else option.tune_reduce,
-        transfer=chosen["tune_transfer"] == "true" if option.tune_transfer is None else option.tune_transfer,
         check=check,
         stale=chosen["acf_stale"],
         missing=chosen["acf_missing"],

@@ -66,10 +66,10 @@ def make(name: str, brief: Brief) -> Engine:
     return foreign(next(point for point in entry_points(group=GROUP) if point.name == wanted), brief)
 
 
-def experience_of(name: str, brief: Brief) -> str:
-    """What the engine called ``name`` knows of the knobs beforehand; empty where it begins cold."""
+def portfolio_of(name: str, brief: Brief) -> str:
+    """The portfolio that the engine called ``name`` tries first; empty where it has none."""
     if name != "ga":
         return ""
-    from pytest_compileiq.engines.ga.experience import name_of
+    from pytest_compileiq.engines.ga.portfolio import name_of
 
     return name_of(brief.space, brief.metrics)

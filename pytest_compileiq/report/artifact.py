@@ -80,8 +80,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
     if search.transferred:
         yield f"  taught by  {', '.join(search.transferred)}"
-    if search.experience:
-        yield f"  knew       what options do to other kernels ({search.experience})"
+    if search.portfolio:
+        yield f"  portfolio  {search.portfolio}: sets of options that do well on other kernels, tried first"
     provenance = artifact.provenance
     where = "on top of" if provenance.dirty else "at"
     yield f"  made by    {provenance.tool} {where} commit {(provenance.commit or 'unknown')[:12]}"

@@ -40,7 +40,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         del content["compiler"]["architecture_from"]
     content["fingerprint"] = _without_empty(content["fingerprint"], "parts", "values")
     content["search"] = _without_empty(
-        content["search"], "objectives", "failures", "improvements", "transferred", "experience"
+        content["search"], "objectives", "failures", "improvements", "transferred", "portfolio"
     )
     content["claims"] = [_without_empty(claim, "devices") for claim in content["claims"]]
     for claim in content["claims"]:

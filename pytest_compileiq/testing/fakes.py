@@ -353,7 +353,7 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
         "adopt": False,
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
-        "reduce": False, "transfer": True, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf",
+        "reduce": False, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf",
         "options": (), "ini_file": None, "rootdir": rootdir,
         "seed": 0,  # a run of a person tosses other coins every day, a test the same
     }  # fmt: skip

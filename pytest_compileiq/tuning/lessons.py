@@ -47,7 +47,7 @@ def taught_by(store: Store, benchmark: TunedBenchmark, engine: str) -> Taught:
 def taught_text(lessons: Sequence[Lesson]) -> str:
     """What a search says of its lessons as it begins."""
     named = ", ".join(first_of([lesson.artifact for lesson in lessons]))
-    return f"starts from what {quantity(len(lessons), 'artifact')} taught: {named} (--no-tune-transfer starts cold)"
+    return f"starts from what {quantity(len(lessons), 'artifact')} taught: {named}"
 
 
 def _taught(

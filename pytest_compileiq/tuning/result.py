@@ -27,7 +27,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.engines.base import Brief
-from pytest_compileiq.engines.registry import experience_of
+from pytest_compileiq.engines.registry import portfolio_of
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
@@ -69,7 +69,7 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, given: B
         if is_ratio
         else (),
         transferred=tuple(lesson.artifact for lesson in given.lessons),
-        experience=experience_of(engine, given),
+        portfolio=portfolio_of(engine, given),
     )
 
 

@@ -38,7 +38,7 @@ from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline, tell_noise
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
-from pytest_compileiq.tuning.lessons import Taught, taught_by, taught_text
+from pytest_compileiq.tuning.lessons import taught_by, taught_text
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, settle
 from pytest_compileiq.tuning.smallest import Outcome
@@ -158,9 +158,8 @@ class UnderWay:
         earlier = self.journal.begin(self.identity, self.seeds, self.lessons)
         self.lessons = earlier.lessons
         benchmark = self.tuning.benchmark
-        space = benchmark.space if self.settings.transfer else replace(benchmark.space, compiler="")
         metrics = [objective.metric for objective in benchmark.objectives]
-        given = Brief(space, self.tuning.seed, len(metrics), self.brief.budget.evaluations, earlier.seeds,
+        given = Brief(benchmark.space, self.tuning.seed, len(metrics), self.brief.budget.evaluations, earlier.seeds,
                       benchmark.spec.engine_options, self.lessons, metrics)  # fmt: skip
         self.search, self.given = Search(self.brief, make(self.engine, given)), given
         return earlier
@@ -198,7 +197,7 @@ def under_way(
     tuning = Tuning(benchmark, store, pool, progress, seed, coins, baseline.stands_for, baseline.drew)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
-    taught = taught_by(store, benchmark, engine) if settings.transfer else Taught()
+    taught = taught_by(store, benchmark, engine)
     trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
     with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:
         brief = SearchBrief(
@@ -229,7 +228,6 @@ def identity_of(
         "engine": f"{engine} {dict(benchmark.spec.engine_options)}",
         "seed": str(seed),
         "--tune-from": str(settings.start_from),
-        **({} if settings.transfer else {"--no-tune-transfer": "given"}),
     }
 
 

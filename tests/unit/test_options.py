@@ -47,16 +47,6 @@ def test_a_reduction_that_is_neither_on_nor_off_is_a_usage_error(pytestconfig):
         read_settings(Configured(pytestconfig, tune_reduce="yes"))
 
 
-@pytest.mark.parametrize(("value", "transfers"), [("", True), ("true", True), ("false", False)])
-@pytest.mark.parametrize("told", [None, True, False])
-def test_a_search_is_taught_unless_told_and_the_command_line_comes_first(
-    pytestconfig, monkeypatch, value, transfers, told
-):
-    monkeypatch.setattr(pytestconfig.option, "tune_transfer", told)
-    expected = transfers if told is None else told
-    assert read_settings(Configured(pytestconfig, tune_transfer=value)).transfer is expected
-
-
 def test_a_draw_of_tuned_controls_is_refused_where_no_controls_are_run(pytestconfig, monkeypatch):
     monkeypatch.setattr(pytestconfig.option, "tune_draw", "3")
     assert read_settings(pytestconfig).draw == 3

@@ -7,7 +7,7 @@
     surrogate.py   the Gaussian process of this search, and when it is fitted anew
     process.py     a Gaussian process and its expected improvement
     marginals.py   the marginals of the best, and their ratio to those of the rest (TPE)
-    taught.py      draws by what other artifacts taught, and what their knobs are expected to matter
+    portfolio.py   sets of options that do well on most kernels, tried first
     variation.py   crossover, mutation, neighbours
     feasibility.py the probability that a candidate does not fail
     sameness.py    the probability that a candidate's machine code is new

@@ -6,9 +6,7 @@ thresholds, so that near values are near; every gene that can be off has an on/o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,28 +53,6 @@ class Encoding:
         """Shape (n, genes) → (n, F) of zeros and ones."""
         index = points[:, self.gene_of]
         return np.where(self._exact, index == self._value, index >= self._value).astype(np.float64)
-
-    def linear(self, effects: Sequence[Floats]) -> Floats:
-        """What each feature adds, shape (F,), where each gene adds one of its ``effects`` (values,) while it is on.
-
-        Exact where a gene has at most 17 values, so that each has a threshold of its own.
-        """
-        return np.array([
-            self._added(effects[gene], int(value), exact=bool(exact), of_category=bool(self._is_category[gene]))
-            for gene, exact, value in zip(self.gene_of, self._exact, self._value, strict=True)
-        ])  # fmt: skip
-
-    def _added(self, effects: Floats, value: int, *, exact: bool, of_category: bool) -> float:
-        if exact:
-            return float(effects[value])
-        if value > 0:
-            return float(effects[value] - effects[value - 1])
-        return 0.0 if of_category else float(effects[0])
-
-    @cached_property
-    def _is_category(self) -> NDArray[np.bool_]:
-        """Whether a gene has a feature for each of its values, shape (genes,)."""
-        return np.isin(np.arange(len(self.space.genes)), self.gene_of[self._exact])
 
     def weights(self, by_gene: Floats) -> Floats:
         """Gene weights (genes,) → feature weights (F,)."""

@@ -17,15 +17,14 @@ import numpy as np
 
 from pytest_compileiq.engines.base import Brief, Outlook, Told, no_option
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
-from pytest_compileiq.engines.ga.experience import Experience
 from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
+from pytest_compileiq.engines.ga.portfolio import portfolio_of
 from pytest_compileiq.engines.ga.process import Located, expected_improvement
 from pytest_compileiq.engines.ga.sameness import Known, Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
-from pytest_compileiq.engines.ga.taught import Taught
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
@@ -42,8 +41,6 @@ _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
 _MARGINAL_DRAWS = 24
 _CHOICE = 128
-_TAUGHT_SHARE = 4  # of the initial pool this part is drawn where lessons hold: there is better ground to model
-_DRAWN_OF_A_KIND = 8  # of which the first that is new is asked
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,7 @@ class Ga:
         self._history = History(self._encoding, brief.n_objectives)
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
-        self._taught = Taught(brief.lessons, brief.space, self._baseline())
-        self._experience = Experience.of(brief.space, brief.metrics)
-        self._trend = self._encoding.linear(self._experience.effects)
-        self._listed = deque(self._experience.portfolio)
+        self._listed = deque(portfolio_of(brief.space, brief.metrics))
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._sameness = Sameness(self._points.counts)
         self._fitted_to = 0  # candidates told
@@ -100,9 +94,6 @@ class Ga:
             codes = [told.code for told in results]
             self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
             self._told_known = self._marginals = self._located = None
-            self._taught.told(
-                {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
-            )
         for point in points:
             self._pending.pop(point, None)
 
@@ -131,18 +122,12 @@ class Ga:
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
     def _enqueue_drawn(self) -> bool:
-        """The next of the initial pool: by what is known, then or in turn by the space's own probabilities.
+        """The next of the initial pool: two thirds of the portfolio, and first, then by the space's own probabilities.
 
-        Of a portfolio each set of options is known to bring something that the others do not, so two thirds are of it,
-        and first. Draws by what is known are alike, so they alone do not show the model how far it holds here.
+        Its sets are alike, so they alone do not show the model how far it holds here.
         """
         self._drawn += 1
-        if self._experience.portfolio:
-            return self._enqueue_listed() or self._enqueue_random(sparse=False)
-        if self._drawn % 2 == 1 and self._taught.holds:
-            points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
-            return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
-        return self._enqueue_random(sparse=False)
+        return self._enqueue_listed() or self._enqueue_random(sparse=False)
 
     def _enqueue_listed(self) -> bool:
         """The next of the portfolio that is new, unless two thirds of the pool are drawn."""
@@ -175,8 +160,7 @@ class Ga:
     def _enqueue_next(self) -> bool:
         if len(self._asked) >= self._space.size:
             return False
-        is_taught = self._taught.holds and not self._experience.by_metric
-        if self._drawn < (self._pool_size // _TAUGHT_SHARE if is_taught else self._pool_size):
+        if self._drawn < self._pool_size:
             return self._enqueue_drawn() or self._enqueue_rest()
         if len(self._history.best_and_newest()) < _FEWEST_SCORED:
             return self._enqueue_random(sparse=True) or self._enqueue_rest()
@@ -196,7 +180,7 @@ class Ga:
         if self._fitted_to < self._history.told:
             fitted = self._history.best_and_newest()
             self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve(self._taught.relevance, self._trend)
+            self._surrogate.improve()
             self._fitted_to, self._told_known = self._history.told, None
 
     def _enqueue_marginal(self) -> bool:

@@ -16,8 +16,6 @@ from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
 
 _RATE = 0.4
 _PRIOR_SD = 1.2
-SLOPE, SLOPE_SD = 0.7, 0.7  # of the scores over what was expected of them, both in standard deviations
-_LEAST_SPREAD = 0.5  # of what is expected: few points, or equal ones, do not tell how far scores lie apart
 _NOISE_PRIOR = (np.log(0.05), 1.0)
 
 
@@ -28,40 +26,15 @@ class Hyper:
     Attributes:
         log_weights: of the genes in the kernel, shape (genes,).
         log_noise: the log of the noise's share of the variance.
-        trend: what each feature is expected to add to a score, shape (F,); None where nothing is expected.
     """
 
     log_weights: Floats
     log_noise: float
-    trend: Floats | None = None
 
     @classmethod
-    def prior(cls, genes: int, relevance: Floats | float = 1.0, trend: Floats | None = None) -> Hyper:
-        """A weight of two over all genes: points that differ everywhere are correlated by an eighth.
-
-        Args:
-            relevance: how much more than that each gene is expected to matter, shape (genes,).
-        """
-        return cls(np.log(np.full(genes, 2.0 / max(genes, 1)) * relevance), float(_NOISE_PRIOR[0]), trend)
-
-
-@dataclass(frozen=True)
-class Trend:
-    """What was expected of points, in standard deviations of what was expected of those that were told."""
-
-    middle: float
-    unit: float
-
-    @classmethod
-    def of(cls, expected: Floats) -> Trend:
-        """The scale of what was expected of the points told, shape (n,)."""
-        if len(expected) == 0:
-            return cls(0.0, 1.0)
-        return cls(float(expected.mean()), max(float(expected.std()), _LEAST_SPREAD))
-
-    def standardised(self, expected: Floats) -> Floats:
-        """Shape (m,) → (m,)."""
-        return np.asarray((expected - self.middle) / self.unit)
+    def prior(cls, genes: int) -> Hyper:
+        """A weight of two over all genes: points that differ everywhere are correlated by an eighth."""
+        return cls(np.log(np.full(genes, 2.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
 
 
 @dataclass(frozen=True)
@@ -70,14 +43,12 @@ class Located:
 
     Attributes:
         features: shape (m, F).
-        expected: what was expected of them beforehand, standardised, shape (m,).
         cross: their covariance with the points of the process, shape (m, n).
         solved: ``cross`` times the inverse covariance of those points, shape (m, n).
         variance: of their noise-free scores, as a share of the variance of the process, shape (m,).
     """
 
     features: Floats
-    expected: Floats
     cross: Floats
     solved: Floats
     variance: Floats
@@ -96,22 +67,17 @@ class GaussianProcess:
         self.hyper = hyper
         self.weights = encoding.weights(np.exp(hyper.log_weights))
         self._likeness = self._correlation(features, features)
-        self._trend = Trend.of(np.empty(0) if hyper.trend is None else features @ hyper.trend)
-        expected = self._expected(features)
-        self._told_expected = expected
-        signal = _covariance(self._likeness, expected, expected)
         # Inverted, not factored: the noise keeps the matrix far from singular, and the gradient needs all the inverse.
-        self._inverse = np.linalg.inv(signal + self._noise(len(features)))
+        self._inverse = np.linalg.inv(self._likeness + self._noise(len(features)))
         self._take(scores)
 
     def _take(self, scores: Floats) -> None:
-        departures = scores - SLOPE * self._told_expected
-        self._alpha = self._inverse @ departures
-        self._variance = max(float(departures @ self._alpha) / max(len(scores), 1), 1e-12)
+        self._alpha = self._inverse @ scores
+        self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
-    def improved_hyper(self, prior: Hyper | None = None) -> Hyper:
-        """One normalised gradient step up log evidence plus log prior, normal around ``prior`` or ``Hyper.prior``."""
-        prior = prior or Hyper.prior(len(self.hyper.log_weights))
+    def improved_hyper(self) -> Hyper:
+        """One normalised gradient step up log evidence plus log prior, normal around ``Hyper.prior``."""
+        prior = Hyper.prior(len(self.hyper.log_weights))
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._likeness
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -128,7 +94,6 @@ class GaussianProcess:
         return Hyper(
             np.clip(self.hyper.log_weights + scale * gradient, low, high),
             float(np.clip(self.hyper.log_noise + scale * noise, np.log(1e-4), np.log(2.0))),
-            self.hyper.trend,
         )
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
@@ -137,10 +102,9 @@ class GaussianProcess:
 
     def located(self, features: Floats) -> Located:
         """What predictions at ``features`` (m, F) need, as long as the process has the same points."""
-        cross, expected = self._cross(features)
+        cross = self._correlation(features, self._features)
         solved = cross @ self._inverse
-        variance = 1 + SLOPE_SD**2 * expected**2 - np.einsum("ij,ij->i", solved, cross)
-        return Located(features, expected, cross, solved, variance)
+        return Located(features, cross, solved, 1 - np.einsum("ij,ij->i", solved, cross))
 
     def foretold(self, points: Located, believed: Floats) -> tuple[Floats, Floats]:
         """``predict`` at located points, (m,), (m,), as ``believing`` in more points, shape (k, F), would.
@@ -148,12 +112,11 @@ class GaussianProcess:
         These leave every mean as it is, and the points' own matrices too: only the variance is less.
         """
         more = self.located(believed)
-        corner = self._corner(self._correlation(believed, believed), more.expected, more.solved @ more.cross.T)
-        shared = _covariance(self._correlation(points.features, believed), points.expected, more.expected)
-        shared -= points.solved @ more.cross.T
+        corner = self._corner(self._correlation(believed, believed), more.solved @ more.cross.T)
+        shared = self._correlation(points.features, believed) - points.solved @ more.cross.T
         told = np.einsum("ij,ij->i", shared @ corner, shared)
         variance = np.maximum(points.variance - told, 1e-10)
-        return SLOPE * points.expected + points.cross @ self._alpha, np.sqrt(variance * self._variance)
+        return points.cross @ self._alpha, np.sqrt(variance * self._variance)
 
     def told(self, scores: Floats) -> GaussianProcess:
         """The process with other scores (n,) of its points."""
@@ -171,49 +134,27 @@ class GaussianProcess:
         count = len(features)
         if count == 0:
             return self
-        expected = self._expected(features)
-        likeness_told = self._correlation(self._features, features)
+        cross = self._correlation(self._features, features)
         likeness = self._correlation(features, features)
-        cross = _covariance(likeness_told, self._told_expected, expected)
         side = self._inverse @ cross
-        corner = self._corner(likeness, expected, cross.T @ side)
+        corner = self._corner(likeness, cross.T @ side)
         shift = side @ corner
         believer = copy.copy(self)
         believer._features = np.vstack([self._features, features])
         believer._alpha = np.append(self._alpha, np.zeros(count))
-        believer._likeness = np.block([[self._likeness, likeness_told], [likeness_told.T, likeness]])
-        believer._told_expected = np.append(self._told_expected, expected)
+        believer._likeness = np.block([[self._likeness, cross], [cross.T, likeness]])
         believer._inverse = np.block([[self._inverse + shift @ side.T, -shift], [-shift.T, corner]])
         return believer
 
-    def _cross(self, features: Floats) -> tuple[Floats, Floats]:
-        """The covariance with the process's points, (m, n), and what is expected of ``features`` (m, F), (m,)."""
-        expected = self._expected(features)
-        return _covariance(self._correlation(features, self._features), expected, self._told_expected), expected
-
-    def _corner(self, likeness: Floats, expected: Floats, known: Floats) -> Floats:
+    def _corner(self, likeness: Floats, known: Floats) -> Floats:
         """The inverse covariance of scores at more points, given those told, (k, k); these tell ``known`` of it."""
-        among = _covariance(likeness, expected, expected) + self._noise(len(expected))
-        return np.asarray(np.linalg.inv(among - known))
+        return np.asarray(np.linalg.inv(likeness + self._noise(len(likeness)) - known))
 
     def _correlation(self, left: Floats, right: Floats) -> Floats:
         return np.asarray(np.exp(-distances(left, right, self.weights)))
 
-    def _expected(self, features: Floats) -> Floats:
-        """What was expected of ``features`` (m, F) before anything was told, standardised: shape (m,)."""
-        if self.hyper.trend is None:
-            return np.zeros(len(features))
-        return self._trend.standardised(features @ self.hyper.trend)
-
     def _noise(self, count: int) -> Floats:
         return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))
-
-
-def _covariance(likeness: Floats, left: Floats, right: Floats) -> Floats:
-    """Of points that were expected to be at ``left`` (m,) and ``right`` (n,): the slope is not known either, (m, n)."""
-    if not (left.any() and right.any()):  # nothing is expected: of a compiler without a table
-        return likeness
-    return np.asarray(likeness + SLOPE_SD**2 * np.outer(left, right))
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:

@@ -24,28 +24,19 @@ class Surrogate:
         self._history = history
         self._rng = rng
         self._known = 0
-        self._is_new = True  # nothing has been fitted yet
         self.scale = 1.0
         self._scores: Floats = history.scores
         self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
         self._informed: tuple[GaussianProcess, float] | None = None  # the last one
 
-    def improve(self, relevance: Floats, trend: Floats) -> None:
-        """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told.
-
-        Args:
-            relevance: what is expected of each gene before anything is measured, as in ``Hyper.prior``.
-            trend: what each feature is expected to add to a score, likewise.
-        """
-        prior = Hyper.prior(len(relevance), relevance, trend)
+    def improve(self) -> None:
+        """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told."""
         process, _ = self.informed()
         chosen = self._history.best_and_newest()
         self._scores, features = self._history.scores[chosen], self._history.features[chosen]
         scores = self._standard_scores()
-        if self._is_new:
-            process, self._is_new = GaussianProcess(self._encoding, features, scores, prior), False
         for _ in range(max(1, min(_STEPS, _STEPS_POINTS // len(chosen)))):
-            process = GaussianProcess(self._encoding, features, scores, process.improved_hyper(prior))
+            process = GaussianProcess(self._encoding, features, scores, process.improved_hyper())
         self._process, self._informed = process, None
 
     def informed(self) -> tuple[GaussianProcess, float]:

@@ -7,8 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from learn_effects import KINDS
-from learn_portfolio import SETS, SPACE, Tried, chosen, tried, write
+from learn_portfolio import KINDS, SETS, SPACE, Tried, chosen, tried, write
 from pytest_compileiq.space import OFF
 
 EMPTY = (OFF,) * len(SPACE.genes)

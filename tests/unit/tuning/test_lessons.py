@@ -66,14 +66,15 @@ def project(tmp_path) -> Project:
 
 def test_a_search_says_what_it_starts_from_and_its_artifact_names_it(project):
     assert project.tune("xxh64", {**WIDE, **SPACE}).verdict == "TUNED"
-    assert project.taught == [f"starts from what 1 artifact taught: lz4/{FAKE} (--no-tune-transfer starts cold)"]
+    assert project.taught == [f"starts from what 1 artifact taught: lz4/{FAKE}"]
     stored = project.store.read("xxh64", FAKE)
     assert stored.search.transferred == (f"lz4/{FAKE}",)
     assert stored.search.improvements[0][0] <= 2  # the lesson is tried first, of forty knobs
 
 
-def test_it_starts_cold_where_it_is_told_to_and_where_nothing_is_stored(project, tmp_path):
-    project.tune("xxh64", transfer=False)
+def test_it_starts_cold_where_nothing_is_stored(tmp_path):
+    project = Project(tmp_path)
+    project.tune("xxh64")
     assert not project.taught
     assert project.store.read("xxh64", FAKE).search.transferred == ()
     assert b"transferred" not in project.metadata("xxh64").read_bytes()
@@ -103,7 +104,7 @@ def test_a_damaged_artifact_is_passed_over_with_a_sentence(project, damage):
     project.metadata("lz4").write_bytes(damage)
     report = project.tune("crc32")
     assert report.verdict == "TUNED"
-    assert project.taught == [f"starts from what 1 artifact taught: xxh64/{FAKE} (--no-tune-transfer starts cold)"]
+    assert project.taught == [f"starts from what 1 artifact taught: xxh64/{FAKE}"]
     assert any(note.startswith(f"lz4/{FAKE} taught nothing: acf/lz4/{FAKE}.toml") for note in report.notes)
 
 
@@ -138,7 +139,7 @@ def test_an_engine_that_tries_what_it_is_given_is_taught_nothing(project):
 
 def test_a_large_store_teaches_a_few(project):
     for number in range(MOST_LESSONS + 2):
-        project.tune(f"kernel{number}", transfer=False)
+        project.tune(f"kernel{number}")
     assert len(taught_by(project.store, project.benchmark("xxh64"), "ga").lessons) == MOST_LESSONS
 
 
@@ -173,12 +174,3 @@ def test_a_search_that_goes_on_is_taught_what_it_was_taught_when_it_began(projec
     assert project.tune("xxh64", wide).verdict == "TUNED"
     assert project.progress.said[0].startswith("resuming: ") and not project.taught  # said once, when it began
     assert project.store.read("xxh64", FAKE).search.transferred == (f"lz4/{FAKE}",)
-
-
-def test_the_switch_is_something_that_a_search_depends_on(project):
-    with pytest.raises(Killed):
-        project.tune("xxh64", pool=Dies(seconds=by_options({"-fast": 8e-4})))
-    project.tune("xxh64", transfer=False)
-    assert (
-        "an earlier search cannot go on, since its --no-tune-transfer changed: starting anew" in project.progress.said
-    )
