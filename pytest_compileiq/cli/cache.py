@@ -1,32 +1,28 @@
-"""``acf cache``: what the build cache holds, and keeping it small and whole."""
+"""``acf cache``: what the build cache holds, and which builds it does not keep."""
 
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import find_project
-from pytest_compileiq.errors import UserError
 from pytest_compileiq.spelling import quantity, utc
 from pytest_compileiq.system.printing import json_text, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.store.build_cache import BuildCache, Stored
+    from pytest_compileiq.store.build_cache import BuildCache
 
 JSON_SCHEMA = 1
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``cache`` to the ``acf`` command."""
     cache = verbs.add_parser(
         "cache",
-        description="Show, trim or verify the builds of earlier runs, in .compileiq/builds/; safe to delete.",
+        description="Show the builds of earlier runs, in .compileiq/builds/, which is safe to delete, and why others "
+        "are not kept.",
     )
-    cache.add_argument("what", nargs="?", choices=("show", "trim", "verify"), default="show")
-    cache.add_argument("--to", metavar="SIZE", help="with trim: the largest size to keep, e.g. 0 or 100M")
     cache.add_argument("--format", choices=("terminal", "json"), default="terminal")
     cache.set_defaults(verb=_cache)
 
@@ -34,34 +30,17 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _cache(options: argparse.Namespace) -> int:
     from pytest_compileiq.store.build_cache import BuildCache
 
-    if options.to is not None and options.what != "trim":
-        raise UserError(f"--to={options.to} says what acf cache trim leaves: acf cache trim --to={options.to}")
     cache = BuildCache(find_project(Path.cwd()))
-    removed: list[Stored] = []
-    if options.what == "trim":
-        removed = cache.trim(_size(options.to)) if options.to is not None else cache.trim()
-    damaged = cache.damaged() if options.what == "verify" else []
-    for stored in damaged:
-        cache.remove(stored.path)
-    if options.format == "json":
-        say(*json_text(_as_dict(cache, removed, damaged)).splitlines())
-    else:
-        say(*_lines(cache, removed, damaged))
-        if options.what == "verify" and not damaged:
-            say("every entry is as it was written; pytest --acf-check=rebuild holds them against new builds")
-    return 1 if damaged else 0
+    say(*(json_text(_as_dict(cache)).splitlines() if options.format == "json" else _lines(cache)))
+    return 0
 
 
-def _lines(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> list[str]:
+def _lines(cache: BuildCache) -> list[str]:
     from pytest_compileiq.store.build_cache import MOST_BYTES
 
-    lines = [f"{stored.path}: damaged, so that no run used it; removed" for stored in damaged]
-    if removed:
-        lines.append(f"{len(removed)} removed, {_text(_bytes(removed))}")
     stored = cache.stored()
-    lines.append(
-        f"{cache.root}: {quantity(len(stored), 'build')}, {_text(_bytes(stored))} of at most {_text(MOST_BYTES)}"
-    )
+    size = sum(each.size_bytes for each in stored)
+    lines = [f"{cache.root}: {quantity(len(stored), 'build')}, {_text(size)} of at most {_text(MOST_BYTES)}"]
     if stored:
         oldest, newest = (utc(stored[at].used_at) for at in (0, -1))
         lines.append(f"last used from {oldest} to {newest}")
@@ -72,7 +51,7 @@ def _lines(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> l
     return lines
 
 
-def _as_dict(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> dict[str, object]:
+def _as_dict(cache: BuildCache) -> dict[str, object]:
     from pytest_compileiq.store.build_cache import MOST_BYTES
 
     stored = cache.stored()
@@ -80,24 +59,11 @@ def _as_dict(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) ->
         "schema": JSON_SCHEMA,
         "directory": str(cache.root),
         "builds": len(stored),
-        "bytes": _bytes(stored),
+        "bytes": sum(each.size_bytes for each in stored),
         "most_bytes": MOST_BYTES,
-        "removed": len(removed),
-        "damaged": [str(each.path) for each in damaged],
         "not_kept": dict(cache.not_kept().most_common()),
     }
 
 
-def _bytes(stored: list[Stored]) -> int:
-    return sum(each.size_bytes for each in stored)
-
-
 def _text(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 20):.1f} MiB"
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,12})([KMG]?)", text)
-    if match is None:
-        raise UserError(f"--to={text}: expected a size, such as 0, 500K, 100M or 2G")
-    return int(match[1]) * _UNITS[match[2]]

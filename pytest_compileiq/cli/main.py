@@ -53,7 +53,7 @@ VERBS = {
         "promote": "put another point of the Pareto front in place",
         "retire": "withdraw an artifact; builds take the baseline",
         "prune": "remove artifacts without a test",
-        "cache": "show, trim or verify the build cache",
+        "cache": "show what the build cache holds",
     },
 }
 """Task → verb → its line of help."""

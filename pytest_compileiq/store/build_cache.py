@@ -187,17 +187,15 @@ class BuildCache:
         keys = (folder for folder in _listed(self.root) if _DIGEST.fullmatch(folder.name))
         return sorted((each for key in keys for each in self._of(Path(key.path))), key=lambda each: each.used_at)
 
-    def trim(self, most_bytes: int = MOST_BYTES) -> list[Stored]:
-        """Remove the least recently used entries beyond ``most_bytes``, and what killed writers left; returns them."""
+    def trim(self, most_bytes: int = MOST_BYTES) -> None:
+        """Remove the least recently used entries beyond ``most_bytes``, and what killed writers left."""
         everything = self.stored()
         held = sum(stored.size_bytes for stored in everything)
-        gone = []
         for stored in everything:
             if held <= most_bytes:
                 break
             _remove(stored.path)
             held -= stored.size_bytes
-            gone.append(stored)
         for folder in _listed(self.root):
             for item in _listed(Path(folder.path)):
                 with contextlib.suppress(OSError):
@@ -207,11 +205,6 @@ class BuildCache:
                         _remove(Path(item.path))
             with contextlib.suppress(OSError):
                 Path(folder.path).rmdir()  # only an empty one
-        return gone
-
-    def damaged(self) -> list[Stored]:
-        """Entries whose content is not what was written, and which no run therefore uses."""
-        return [stored for stored in self.stored() if _read(stored.path) is None]
 
     def _of(self, folder: Path) -> Iterator[Stored]:
         for item in _listed(folder):

@@ -79,9 +79,7 @@ def test_an_edit_that_changes_code_is_stale_as_ever(filled):
 def test_a_damaged_entry_costs_a_build(filled):
     for stored in BuildCache(filled.root).stored():
         stored.path.write_bytes(stored.path.read_bytes()[:-1])
-    assert "damaged, so that no run used it; removed" in filled.acf("cache", "verify", code=1)
     assert ANEW not in filled.pytest("--acf-check=replay", code=0)
-    assert "every entry is as it was written" in filled.acf("cache", "verify")
 
 
 def test_a_rebuild_builds_all_and_names_what_differs(filled):
@@ -98,7 +96,7 @@ def test_a_rebuild_builds_all_and_names_what_differs(filled):
     assert "the build cache and a rebuild differ" in output
     assert ".compileiq/builds/" in output
     assert "other machine code in kernel" in output
-    filled.acf("cache", "trim", "--to", "0")
+    shutil.rmtree(filled.root / ".compileiq" / "builds")
     filled.pytest("--acf-check=replay", code=0)
 
 
@@ -109,14 +107,11 @@ def test_without_a_place_for_it_all_is_built(tuned):
         assert ANEW not in tuned.pytest("--acf-check=replay", code=0)
 
 
-def test_the_command_shows_trims_and_speaks_json(tuned):
+def test_the_command_shows_what_is_kept_and_speaks_json(tuned):
     tuned.pytest("--acf-check=replay", code=0)
     assert ".compileiq/builds: 2 builds, 0." in tuned.acf("cache")
-    assert "2 removed" in tuned.acf("cache", "trim", "--to", "0")
     shown = json.loads(tuned.acf("cache", "--format", "json"))
-    assert (shown["schema"], shown["builds"], shown["bytes"]) == (1, 0, 0)
-    assert "such as 0, 500K, 100M or 2G" in tuned.acf("cache", "trim", "--to", "many", code=2)
-    assert "acf cache trim --to=3" in tuned.acf("cache", "--to", "3", code=2)
+    assert (shown["schema"], shown["builds"], shown["not_kept"]) == (1, 2, {})
 
 
 def test_an_edited_header_rebuilds_exactly_what_reads_it(tmp_path):
