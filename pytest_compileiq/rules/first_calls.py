@@ -101,8 +101,8 @@ def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
     if (p_value := paired_p(lost, _MOST_LOSS)) > SURE_P:
         return None
     return (
-        f"{lost.mean():.0%} of the gain is not there in the first calls of {len(copies)} fresh copies of the build "
-        f"(p = {p_value:.2g}), and the test gives it no other input: draw the inputs from acf.rng, or declare "
+        f"first calls of {len(copies)} fresh copies of the build lack {min(lost.mean(), 1):.0%} of the gain "
+        f"(p = {p_value:.2g}), and the test has one input: draw the inputs from acf.rng, or declare "
         "tune(…, repeats=True) where production repeats its inputs"
     )
 

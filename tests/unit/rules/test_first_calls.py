@@ -89,7 +89,7 @@ def test_judgement_of_copies_agrees_with_a_t_test_of_scipy(lost, seed):
 
 def test_gain_that_no_first_call_has_is_told_with_both_remedies():
     reason = why_never_new(copies(1))
-    assert "100% of the gain is not there in the first calls of 16 fresh copies of the build" in reason
+    assert "first calls of 16 fresh copies of the build lack 100% of the gain" in reason
     assert "draw the inputs from acf.rng" in reason and "tune(…, repeats=True)" in reason
 
 
