@@ -185,7 +185,7 @@ from pytest_compileiq import Cc, literal
 X, OUT = np.random.default_rng(1).random(4096), np.zeros(4096)
 
 
-@pytest.mark.tune(Cc("skips.c", flags="-O1 -fno-math-errno"), space={"-ffast-math": literal("")})
+@pytest.mark.tune(Cc("skips.c", flags="-O1 -fno-math-errno"), space={"-ffast-math": literal("")}, repeats=True)
 def test_skips(acf):
     kernel = acf.build().load().kernel
     arguments = *(a.ctypes.data_as(ctypes.c_void_p) for a in (X, OUT)), X.size
