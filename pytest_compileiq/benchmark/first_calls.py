@@ -1,4 +1,4 @@
-"""The first call that a body measures on what is new, and later ones, in both arms: what does it cost to be new?
+"""Times of the first call on a new input, or of a new copy of the build, and of later calls, in both arms.
 
 It runs in a worker, before any proof: nothing here is a sample. What the times mean is in ``rules.first_calls``.
 """
@@ -69,7 +69,7 @@ def time_first_calls_of_copies(
     seed: int,
     tick: Callable[[], object],
 ) -> FirstCalls | None:
-    """As ``time_first_calls``, on copies of both builds: what a kernel keeps in its own memory is new in each copy."""
+    """As ``time_first_calls``, on copies of both builds: the memory of a kernel is new in each copy."""
     with tempfile.TemporaryDirectory(dir=benchmark.builds.directory) as directory:
         builds = benchmark.builds.copied(arms.values(), Path(directory))
         return time_first_calls(msgspec.structs.replace(benchmark, builds=builds), body, arms, workload, seed, tick)

@@ -93,7 +93,7 @@ def is_decided(copies: Sequence[FirstCalls]) -> bool:
 
 
 def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
-    """Why nothing can be said of a gain that first calls of copies of the build lack; None where nothing says so."""
+    """The reason for no verdict on a gain that first calls of copies of the build lack; None where they have it."""
     from pytest_compileiq.rules.stats import paired_p
 
     if len(copies) < FEWEST or (lost := _lost_seconds(copies)) is None:
@@ -108,7 +108,7 @@ def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
 
 
 def _lost_seconds(copies: Sequence[FirstCalls]) -> Floats | None:
-    """Of the seconds that later calls save, the share that each first call lacks; None where they save too little."""
+    """The share of the saved seconds that each first call lacks, shape (copies,); None where little is saved."""
     import numpy as np
 
     first, later = (

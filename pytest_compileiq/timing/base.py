@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 SingleCalls = Literal["all", "bare", "none"]
-"""Of all arms, of those of which nothing tells that their calls work, or of none, since the host would be timed."""
+"""Whose slots begin with single calls: all arms, arms without a check, or none, since the host would be timed."""
 
 
 class Device(Struct, frozen=True):
@@ -39,7 +39,7 @@ def capability(arch: str) -> tuple[int, int]:
 
 
 class StoreLimit(Struct, frozen=True):
-    """Bytes a second that no call of one core, or of a whole GPU, stores; and what that is, in words."""
+    """The highest rate of stores of one core, or of a whole GPU, in bytes a second, and its origin in words."""
 
     bytes_per_s: float
     words: str
@@ -50,7 +50,7 @@ class Clock(Protocol):
 
     Attributes:
         shortest_s: a sample shorter than this is dominated by the clock; shorter calls are repeated inside one sample.
-        single_calls: of which arms slots begin with single calls.
+        single_calls: the arms whose slots begin with single calls.
     """
 
     shortest_s: float
@@ -71,13 +71,13 @@ class Clock(Protocol):
     def overwrite_before(self, call: Callable[[], object], flips: Sequence[Flip]) -> None:
         """Flip these bytes before each timed call of ``call``, where that is no part of what is timed.
 
-        So a timed call is for the kernel what a checked call is. On a processor it would cost time; there single calls
-        that slots begin with tell it (``rules.slot_starts``).
+        So the kernel cannot tell a timed call from a checked one. On a processor an overwrite would be timed; there the
+        single calls of slots are compared instead (``rules.slot_starts``).
         """
         ...
 
     def store_limit(self) -> StoreLimit:
-        """What no call can exceed that writes its outputs."""
+        """The rate of stores above which a call has not written its outputs."""
         ...
 
     def why_void(self) -> str | None:

@@ -40,7 +40,7 @@ class CpuClock:
         """Nothing: that would be timed."""
 
     def store_limit(self) -> StoreLimit:
-        """Above what one core stores to its L1 cache, which is measured too low under load."""
+        """Several times the measured rate of one core, which a machine under load measures too low."""
         return StoreLimit(_MOST_OF_RATE * store_rate(), f"{_MOST_OF_RATE} times the fastest store here")
 
     def why_void(self) -> None:

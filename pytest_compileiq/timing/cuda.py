@@ -130,12 +130,12 @@ class CudaClock:
         return value
 
     def overwrite_before(self, call: Call, flips: Sequence[Flip]) -> None:
-        """Flip these bytes before each sweep; where the cache is warm, they would be what it holds."""
+        """Flip these bytes before each sweep; a warm cache would hold them, so that nothing is flipped there."""
         if self._l2 == "flush":
             self._flips[id(call)] = flips
 
     def store_limit(self) -> StoreLimit:
-        """What all multiprocessors move to and from their L1 caches at their highest clock."""
+        """The traffic of all multiprocessors with their L1 caches, at the highest clock."""
         has = self._gpu.properties
         bytes_per_s = _BYTES_A_CYCLE * float(has.multiprocessor_count) * has.clock_rate * 1e3
         return StoreLimit(bytes_per_s, f"{_BYTES_A_CYCLE} bytes a cycle of each of its multiprocessors")

@@ -151,7 +151,7 @@ class Stressing:
         return None
 
     def _why_never_new(self, controls: ControlsFile) -> str | None:
-        """Why nothing can be said of a gain on the one input of this body, on the first workload where that is so."""
+        """The reason for no verdict on a body with one input, on the first workload with one; None without any."""
         for workload in self.benchmark.spec.workloads:
             if reason := why_never_new(self._first_calls(controls, workload)):
                 self.pool.discard(0)  # it holds all the copies
