@@ -336,7 +336,7 @@ class Artifact(Stored):
         if self.outcome in ("promoted", "retired") and not self.reason:
             raise ValueError(f'outcome "{self.outcome}" needs a reason')
         if not self.compiler.compiles and self.fingerprint.command != digest_of_command(self.compiler.command):
-            raise ValueError("compiler.command holds other defaults than those that fingerprint.command is of")
+            raise ValueError("compiler.command holds other defaults than fingerprint.command")
         if self.outcome == "tuned" and any(pair.tuned is None for pair in self.code.values()):
             raise ValueError('outcome "tuned" needs the tuned digest of every [code] entry')
         keys = [(claim.device, claim.workload, claim.objective) for claim in self.claims]

@@ -69,7 +69,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if config.option.collectonly or config.pluginmanager.has_plugin("compileiq-worker"):
         return
     if config.option.tune:
-        config.stash[_LINE] = "in use: not judged, since a search is no use of what is shipped", False
+        config.stash[_LINE] = "in use: not judged: a search applies no shipped controls", False
         return
     carried = [in_use.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]
     line, missing = _judge([*carried, *in_use.of_this_process()], expected)

@@ -121,9 +121,13 @@ class Without(Stored):
         needed = {"measured": ("loss", "low", "high"), "exact": ("value", "value_without")}.get(self.standing, ())
         numbers = ("loss", "low", "high", "value", "value_without")
         if wrong := [key for key in numbers if (getattr(self, key) is None) == (key in needed)]:
-            raise ValueError(f"what is {self.standing!r} has {', '.join(needed) or 'no numbers'}; look at {wrong[0]}")
+            raise ValueError(
+                f"a control that is {self.standing!r} has {', '.join(needed) or 'no numbers'}; look at {wrong[0]}"
+            )
         if bool(self.losses) != (self.standing == "measured") or (needed and not (self.objective and self.direction)):
-            raise ValueError(f"what is {self.standing!r} has losses where it is measured, and then an objective")
+            raise ValueError(
+                f"a control that is {self.standing!r} has losses where it is measured, and then an objective"
+            )
         return self
 
 

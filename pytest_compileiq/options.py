@@ -32,12 +32,12 @@ _OF_A_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the variable is named so
 
 _HELP: dict[str, str] = {
     "tune_reduce": "default of --tune-reduce",
-    "acf_check": "what a normal run checks: auto measures where the device has a claim",
-    "acf_stale": "what a stale artifact does to its test",
-    "acf_missing": "what a missing artifact does to its test",
-    "acf_orphans": "what artifacts without a test do to a complete run",
-    "acf_no_device": "what happens where the kernel cannot run",
-    "acf_inconclusive": "what an undecided gate does to its test",
+    "acf_check": "checks of a normal run: auto measures where the device has a claim",
+    "acf_stale": "effect of a stale artifact on its test",
+    "acf_missing": "effect of a missing artifact on its test",
+    "acf_orphans": "effect of artifacts without a test on a complete run",
+    "acf_no_device": "without a device for the kernel",
+    "acf_inconclusive": "effect of an undecided gate on its test",
 }
 
 
@@ -51,7 +51,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--tune-stale-only", action="store_true", help="with --tune: skip benchmarks whose artifact still holds here"
     )
-    group.addoption("--tune-fresh", action="store_true", help="with --tune: search anew, whatever the journal holds")
+    group.addoption("--tune-fresh", action="store_true", help="with --tune: ignore the journal and start a new search")
     group.addoption(
         "--tune-budget",
         metavar="N|TIME",
@@ -75,41 +75,37 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME:ARGUMENT",
-        help="tell every evaluation to csv:FILE, mlflow:URI or a third party's tracker; may be given several times",
+        help="log every evaluation to csv:FILE, mlflow:URI or a plugin's tracker (repeatable)",
     )
     group.addoption("--tune-seed", metavar="N", help="seed of the search")
     group.addoption(
         "--tune-draw",
         metavar="SEED",
-        help="run both arms' bodies with this seed for acf.rng, of the committed controls or of --tune-from's",
+        help="re-run the test with this acf.rng seed, using the committed controls or those of --tune-from",
     )
     group.addoption(
         "--tune-on",
         metavar="ray|HOST:PORT",
-        help="with --tune: workers are actors of a Ray cluster, of one of its own or of the one at HOST:PORT",
+        help="with --tune: run workers on Ray; ray starts a local cluster, HOST:PORT joins a running one",
     )
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption(
         "--tune-reduce",
         action="store_true",
         default=None,
-        help="leave out of a winner what brings nothing, and measure what each control that stays brings",
+        help="drop controls without effect, then measure the effect of each remaining one",
     )
-    group.addoption(
-        "--no-tune-reduce", action="store_false", dest="tune_reduce", help="store a winner with all that was found"
-    )
+    group.addoption("--no-tune-reduce", action="store_false", dest="tune_reduce", help="store the winner unreduced")
     group.addoption("--acf-check", metavar="|".join(_CHOICES["acf_check"]), help=_HELP["acf_check"])
     group.addoption(
-        "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
+        "--acf-calibrate", metavar="N", help="run N A/A tests and store the gate's false-positive rate on this device"
     )
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
-    group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
+    group.addoption("--acf-html", metavar="FILE", help="write a self-contained HTML report")
     group.addoption("--acf-adopt", action="store_true", help="keep the artifacts of moved or renamed tests")
     group.addoption("--acf-arms", metavar="DIR", help=argparse.SUPPRESS)  # for acf capture --validate
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
-    parser.addini(
-        KEY, "compiler options that controls files may hold beyond those that this tool knows", type="args", default=[]
-    )
+    parser.addini(KEY, "compiler options that controls files may hold beside the known ones", type="args", default=[])
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
@@ -126,14 +122,16 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     option = config.option
     if option.tune and _is_xdist(config):
-        raise wrong_usage("--tune measures on this machine alone: run it without xdist workers (-n 0)")
+        raise wrong_usage("--tune does not run under xdist: add -n 0")
     if option.tune_total is not None and not option.tune:
-        raise wrong_usage("--tune-total says what --tune may spend: add --tune")
+        raise wrong_usage("--tune-total requires --tune")
     if option.tune_total is not None and option.tune_budget is not None:
-        raise wrong_usage("--tune-total is shared out, and --tune-budget is for each benchmark: leave one of them out")
+        raise wrong_usage(
+            "--tune-total (all benchmarks together) and --tune-budget (each benchmark) exclude each other"
+        )
     for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
         if getattr(option, name) and not option.tune:
-            raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
+            raise wrong_usage(f"--{name.replace('_', '-')} requires --tune")
     if option.tune and option.tune_draw is not None:
         raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
     if option.tune and option.acf_adopt:

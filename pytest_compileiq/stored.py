@@ -50,4 +50,4 @@ class Stored(BaseModel):
         try:
             return cls.model_validate(value, from_attributes=True)
         except ValidationError as error:
-            raise StoreError(f"what was found cannot be stored: {first_problem(error)}") from error
+            raise StoreError(f"the result cannot be stored: {first_problem(error)}") from error

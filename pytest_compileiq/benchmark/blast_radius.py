@@ -46,7 +46,7 @@ def decided_by_others(benchmark: TunedBenchmark, stands_for: Collection[str]) ->
         if pattern is None and measured in LARGEST and own.get(measured, 0) < baseline.metrics[measured]:
             yield (
                 f"{measured} is {baseline.metrics[measured]} in a function that the test does not stand for, and at "
-                f"most {own.get(measured, 0)} in those that it does: of=… in the objective names those that count"
+                f"most {own.get(measured, 0)} in its own: name the functions in the objective by of=…"
             )
 
 

@@ -20,7 +20,7 @@ from pytest_compileiq.toolchains.base import Builder, TellsInputs
 
 _SHOWN = ("compiler", "command", "target", "inputs", "environment")  # as they are; of the others a digest
 _FINDS = "PATH="
-_IN_WORDS = {"installed": "contents of what its compiler reads", "project": "contents of the project's files"}
+_IN_WORDS = {"installed": "content of the compiler's files", "project": "content of the project's files"}
 
 
 def identity_of(builder: Builder, rootdir: Path) -> dict[str, str]:

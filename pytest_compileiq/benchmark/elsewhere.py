@@ -64,9 +64,9 @@ def put(made: MadeElsewhere, home: Path) -> BuildResult:
         places = {inside(home, name): data for name, data in made.files.items()}
         path = inside(home, made.path)
     except Unfit as reason:
-        raise MakerLost(f"a path of what it built {reason}") from reason
+        raise MakerLost(f"a path of its build {reason}") from reason
     if path not in places:
-        raise MakerLost("what it built is not among the files that it sent")
+        raise MakerLost("its build is not among the files that it sent")
     for place, data in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)

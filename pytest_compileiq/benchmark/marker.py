@@ -166,7 +166,7 @@ def _check_entries(metric: str, pattern: str) -> None:
     if metric not in EXACT_OBJECTIVES:
         raise MarkerError(
             f"objective {metric!r}, of={pattern[:80]!r}{did_you_mean(metric, EXACT_OBJECTIVES)}: of= takes an exact "
-            f"metric, {', '.join(sorted(EXACT_OBJECTIVES))}; what is timed is of the call that measure() gets"
+            f"metric, {', '.join(sorted(EXACT_OBJECTIVES))}; a time is of the whole call of measure()"
         )
     if not pattern.strip() or not pattern.isprintable() or len(pattern) > _LONGEST_PATTERN:
         raise MarkerError(

@@ -211,7 +211,7 @@ def _ended(program: Program, status: int, watched: Watched) -> int:
     for sentence in caveats(watched):
         complain(sentence)
     if status:
-        complain(f"{program.target} ended with status {status}, so this is of what it did until then")
+        complain(f"{program.target} ended with status {status}: the figures are of the part before")
     return 1 if status or watched.failure else 0
 
 

@@ -23,7 +23,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     flags.add_argument(
         "--arch", action="extend", nargs="+", default=[], help="all architectures of the compile command"
     )
-    _add_on_stale(flags, "what has to be refused: exit with 3, or print nothing and exit with 0")
+    _add_on_stale(flags, "stale controls: exit with 3, or print nothing and exit with 0")
     flags.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the options to FILE, only on success")
     flags.add_argument("--depfile", type=Path, metavar="FILE", help="write a dependency file for make and ninja")
     flags.add_argument(

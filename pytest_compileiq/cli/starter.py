@@ -45,7 +45,7 @@ def test_starter(acf):
     kernel(*arguments, x.size)
     np.testing.assert_allclose(length, np.hypot(x, y), rtol=1e-5)  # correct before fast
     acf.measure(lambda: kernel(*arguments, x.size), outputs=[length])  # looked at between the samples
-    np.testing.assert_allclose(length, np.hypot(x, y), rtol=1e-5)  # and what was timed is correct
+    np.testing.assert_allclose(length, np.hypot(x, y), rtol=1e-5)  # and the timed call is correct
 '''
 
 

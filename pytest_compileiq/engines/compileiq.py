@@ -105,7 +105,7 @@ class CompileIQ:
         if refused and not self._drawn:
             raise MarkerError(
                 f"engine 'compileiq' drew {refused} candidates, and where= refuses each of them: narrow the values in "
-                "space=, or use --tune-engine=ga, which draws from what where= leaves"
+                "space=, or use --tune-engine=ga, which draws within where="
             )
         self._ended = True
         return []

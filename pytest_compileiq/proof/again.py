@@ -49,7 +49,7 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         done = processes
         if claim.scale is None and not all_positive(rows):
             least = f"{min(row.value for row in rows):g}"
-            return undecided(f"{claim.objective} is now {least}, and what is claimed is a ratio of positive values")
+            return undecided(f"{claim.objective} is now {least}, and the claim is a ratio of positive values")
         evidence = gather(rows, benchmark.direction(claim.objective), Analysis(claim.scale))
         expected = expected_of(claim, {row.unit for row in rows})
         decision = (

@@ -257,7 +257,7 @@ class Integrity:
             return ""
         except (BuildError, EnvironmentFault) as error:
             return f"; {error}"
-        return "; it takes the committed controls, and nothing is proven of what it makes of them"
+        return "; it takes the committed controls, and its machine code is unproven"
 
     def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         for claim in artifact.claims:

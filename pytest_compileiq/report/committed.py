@@ -20,7 +20,7 @@ from pytest_compileiq.toolchains.option_classes import check_classes
 MAX_CHARTED_CLAIMS = 8  # per artifact; the table of claims holds them all
 Key = tuple[str, str]
 _CHECKS = (
-    Check("integrity", "passed", "the files are those whose digests are recorded"),
+    Check("integrity", "passed", "the files have their recorded digests"),
     Check(
         "claims, machine code, correctness, speed",
         "not run",

@@ -62,7 +62,7 @@ def by_ptx(file: str, each: Specialisation, entry: str, why: str) -> Marked:
     flags = (
         "--regAllocOptLevel=2" if each.options.get("enable_fp_fusion", True) else "--regAllocOptLevel=2 --fmad=false"
     )
-    note = f"it {why}: what is tuned is its PTX, by ptxas alone"
+    note = f"it {why}: its PTX alone is tuned, by ptxas"
     return Marked(each, "Ptxas", file, {"arch": each.architecture, "flags": flags}, entry, note)
 
 

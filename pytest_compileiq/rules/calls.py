@@ -54,8 +54,8 @@ def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
         return None
     first, later = (min(values) for values in zip(*((times.first_s, times.later_s) for times in looks), strict=True))
     return (
-        f"the first call takes {_text(first)} and later ones {_text(later)}: what is timed is other work than the "
-        "first call's, as where a kernel works in place or remembers; let each measured call begin from the same "
+        f"the first call takes {_text(first)} and later ones {_text(later)}: the measured calls do other work than "
+        "the first call, as where a kernel works in place or remembers; let each measured call begin from the same "
         "data: measure(…, reset=…) restores it, untimed"
     )
 
@@ -69,7 +69,7 @@ def of_the_way(looks: Sequence[CallTimes]) -> str | None:
     how_much = "most" if share >= MOST else "part"
     return (
         f"the call takes {_text(times.call_s)}, of which calling an empty function through ctypes takes "
-        f"{_text(times.empty_s or 0.0)}: {how_much} of what is timed is the call; let one call do more"
+        f"{_text(times.empty_s or 0.0)}: {how_much} of the measured time is call overhead; let one call do more"
     )
 
 

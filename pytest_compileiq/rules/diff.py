@@ -365,8 +365,8 @@ def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None)
         return
     withdrawn, shipped = (set(code_of(artifact, "tuned").values()) for artifact in (before, after))
     if before.outcome == "retired" and withdrawn & shipped:
-        what = "machine code that was" if after.compiler.compiles else "what was"
-        yield f"brings back {what} retired: {before.reason}"
+        what = "machine code" if after.compiler.compiles else "values"
+        yield f"brings back retired {what}: {before.reason}"
 
 
 def _evidence(artifact: Artifact) -> str:

@@ -44,7 +44,7 @@ def recompute(
         StoreError: the samples are not a complete design.
     """
     where = f"the claim for workload {claim.workload!r} on {claim.device}"
-    with contained(where, "its samples are not what a proof leaves"):
+    with contained(where, "its samples are not those of a proof"):
         _recompute(where, claim, rows, thresholds, direction)
 
 

@@ -83,7 +83,7 @@ def _halves(chunk: tuple[Item, ...]) -> list[tuple[Item, ...]]:
 
 
 def ridge_gains(present: Floats, scores: Floats) -> Floats:
-    """What each control brings by the candidates of a search, as far as these can tell: log-ratios, positive is better.
+    """Effect of each control by the candidates of a search, as far as these can tell: log-ratios, positive is better.
 
     Ridge regression with a penalty of one observation: a search has hardly more candidates than controls (Hoerl and
     Kennard, Technometrics 12, 1970).

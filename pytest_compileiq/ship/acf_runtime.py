@@ -322,7 +322,7 @@ def _why_not(name: str, artifacts: Mapping[str, Any]) -> str:
         return _first(f"refused {refused[reason]}x ({reason})" for reason in often)
     shipped = [other for other, counts in artifacts.items() if counts["shipped"]]
     if name not in shipped:
-        return f"it is not shipped; what is: {_first(shipped) or 'nothing'}"
+        return f"it is not shipped; shipped: {_first(shipped) or 'nothing'}"
     in_vain = [other for other, counts in artifacts.items() if not counts["shipped"]]
     return "nobody asked for it" + (f", but for {_first(in_vain)}, not shipped" if in_vain else "")
 

@@ -60,15 +60,15 @@ def _joined(artifacts: Artifacts, findings: Sequence[Comparison], counts: Mappin
         told = told_of(name, counts)
         is_applied = bool(counts["artifacts"].get(name, {}).get("applied"))
         if is_applied and cached["proven"]:
-            yield Sentence(Match.RIGHT, f"{name}: {told}, and what was proven is cached")
+            yield Sentence(Match.RIGHT, f"{name}: {told}, and the proven code is cached")
         elif is_applied and (cached["baseline"] or cached["neither"]):
-            yield Sentence(Match.DIFFERS, f"{name}: {told}, and what was compiled is not what was proven")
+            yield Sentence(Match.DIFFERS, f"{name}: {told}, and the compiled code is not the proven code")
         elif is_applied:
             yield Sentence(
                 Match.CANNOT_TELL, f"{name}: {told}, and no kernel of it is cached: is it that process's cache?"
             )
         elif cached["proven"]:
-            why = "what was proven is cached all the same: is it that process's cache?"
+            why = "the proven code is cached all the same: is it that process's cache?"
             yield Sentence(Match.CANNOT_TELL, f"{name}: {told}; {why}")
         else:
             yield Sentence(Match.DIFFERS, f"{name}: {told}, so it is not in use")

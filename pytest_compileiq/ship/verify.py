@@ -170,7 +170,7 @@ def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) 
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
     how = "; other code: -rdc" if kernel.is_separate else ""
-    return finding("neither", f"neither arm of what was proven of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
+    return finding("neither", f"neither proven arm of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
 def _proven(artifact: Artifact, pair: CodePair) -> StoredCode:

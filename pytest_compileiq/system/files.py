@@ -250,10 +250,10 @@ def _open_lock(path: Path) -> int:
         if error.errno not in (errno.ELOOP, errno.EACCES, errno.EPERM):
             raise EnvironmentFault(f"the lock {path} cannot be opened: {fault_of(error)}") from error
         why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
-        raise EnvironmentFault(f"the lock {path} {why}: whose it is must remove it") from error
+        raise EnvironmentFault(f"the lock {path} {why}: its owner must remove it") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise EnvironmentFault(f"the lock {path} is no regular file: whose it is must remove it")
+        raise EnvironmentFault(f"the lock {path} is no regular file: its owner must remove it")
     return descriptor
 
 

@@ -65,8 +65,8 @@ def _expect_no_arguments(parameter: str, given: Callable[..., object]) -> None:
         signature.bind()
     except TypeError as error:
         raise BodyError(
-            f"acf.measure({parameter}…): it is called without arguments, but is {error}; what a call returns is not "
-            "handed over: keep it where check= can see it"
+            f"acf.measure({parameter}…): it is called without arguments, but is {error}; the result "
+            "of a call is not handed over: keep it where check= can see it"
         ) from None
 
 

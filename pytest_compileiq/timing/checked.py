@@ -57,7 +57,7 @@ class _Unsteady(CheckFailed):
     """The outputs are not the same after every call; in the baseline that may be their nature."""
 
     def __init__(self, arm: Arm, output: str, differs: str) -> None:
-        allowed = "; if that is its nature, as with atomics, say what is right by measure(check=…)"
+        allowed = "; if that is its nature, as with atomics, define correct outputs by measure(check=…)"
         hint = allowed if arm == "baseline" else ""
         super().__init__(arm, f"{output} is not the same after every call: {differs}{hint}")
 
@@ -265,7 +265,7 @@ class CheckedArm(Struct):
                 return _Unsteady(self.timed.arm, name, f"{differs}, differ between calls on the same content")
         missed = "reset= does not restore all of it" if self.asked.reset is not None else _IN_PLACE
         return CheckFailed(
-            self.timed.arm, f"what the call writes to {name} depends on what was there, as in place: {missed}"
+            self.timed.arm, f"the result in {name} depends on its earlier content, as in place: {missed}"
         )
 
 

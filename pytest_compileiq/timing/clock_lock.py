@@ -119,7 +119,7 @@ def _refusal(nvml: Any, device: str, mhz: int, said: str, complaint: str) -> str
         nvml.NVML_ERROR_NO_PERMISSION: "only root may lock its clocks; run as root, or set it to off and have an "
         f"administrator lock them: nvidia-smi -i {device} -lgc {mhz}",
         nvml.NVML_ERROR_INVALID_ARGUMENT: f"it has no clock near {mhz} MHz; nvidia-smi -q -d SUPPORTED_CLOCKS lists "
-        "those that it has",
+        "its clocks",
     }
     return f"{_KEY}: {device}: {reasons.get(error.value, f'its clocks cannot be locked ({error}); set it to off')}"
 

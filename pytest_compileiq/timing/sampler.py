@@ -236,7 +236,7 @@ def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
         return None
     return (
         f"with reset= each sample is one call, and one of less than {clock.shortest_s / _SHORT * 1e6:g} µs is short "
-        "for the clock, whose own time is in it: the gain of the kernel is larger than what is measured; let one call "
+        "for the clock, whose own time is in it: the gain of the kernel is larger than the measured one; let one call "
         "do more"
     )
 

@@ -22,7 +22,7 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
         raise StoreError(f"recorded knobs cannot stand in a controls file: {error}; run pytest --tune again") from error
     if data != rendered.data:
         raise StoreError(
-            f"the options file is not what its recorded knobs give, {_first_difference(data, rendered.data)}: "
+            f"the options file differs from its recorded knobs, {_first_difference(data, rendered.data)}: "
             "restore it from version control, or run pytest --tune again"
         )
     return rendered

@@ -82,5 +82,5 @@ def with_callees(
         paths = (*paths, *new)
         if len(paths) > _MOST_SOURCES:
             named = ", ".join(path.name for path in paths)
-            raise NoSource(f"what it calls is in more than {_MOST_SOURCES} sources: {named}")
+            raise NoSource(f"its callees are in more than {_MOST_SOURCES} sources: {named}")
     return paths, undefined - defined

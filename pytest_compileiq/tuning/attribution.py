@@ -52,7 +52,7 @@ def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
         work.take([(part,) for part in parts.all])
         work.take(work.stand_ins(score_of(bench.benchmark, proof.claims)[0]))
     except EnvironmentFault as error:  # what is proven by now is worth more than this table
-        bench.progress.say(f"what each control brings is not known: {error}")
+        bench.progress.say(f"the effect of each control is unknown: {error}")
         return None
     timed = bench.benchmark.timed_objectives
     return Attribution(

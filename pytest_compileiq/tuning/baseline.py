@@ -84,8 +84,8 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     stands_for = stood_for(benchmark, used)
     if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
         raise TuneFailed(
-            f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
-            "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
+            f"{benchmark.nodeid}: neighbours='allow' lets controls change functions beside those of the test, and "
+            "the test names none of its own: name them, as in functions='compress', or take it from load()"
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
     return Baseline(built, stands_for, drew, (*unchecked, *others))

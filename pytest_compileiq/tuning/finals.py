@@ -120,6 +120,6 @@ def _all_wrong(wrong: Sequence[Wrong]) -> str:
 
 def _trade_offs(benchmark: TunedBenchmark) -> str:
     return (
-        "what gains on one objective loses on another more than "
+        "each gain on one objective loses on another more than "
         f"max_regression={benchmark.spec.thresholds.max_regression:g} allows: acf show {benchmark.name} lists the front"
     )

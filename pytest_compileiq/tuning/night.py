@@ -308,7 +308,7 @@ class Night:
         if self._budget.is_over:
             return "the budget was spent"
         return (
-            "what is left was kept for proofs"
+            "the rest of the budget was kept for proofs"
             if self._budget.reserved()
             else "the budget has no room for another batch"
         )

@@ -23,7 +23,7 @@ class NightBudget:
         tasks: the night's benchmarks.
         earlier_s, earlier_evaluations: that earlier runs of the night have spent.
         start_s: that a worker takes to start.
-        is_proving: nothing more is searched: what is left was kept for proofs.
+        is_proving: nothing more is searched: the rest of the budget was kept for proofs.
     """
 
     total: Budget

@@ -138,7 +138,7 @@ def make_artifact(
     try:
         return _artifact(benchmark, proof, result, withdrawn, licences, attribution, before)
     except ValidationError as error:
-        raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
+        raise StoreError(f"the result of {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
 def _artifact(

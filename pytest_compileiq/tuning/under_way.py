@@ -234,7 +234,7 @@ def identity_of(
 def _noise_of(proof: Proof, outcome: Outcome) -> Iterator[str]:
     """What disturbed a proof, where it kept the run from what it was asked for: few controls, gains that hold."""
     if outcome.undecided or any(map(why_hard_to_hold, proof.claims)):
-        yield from (f"this machine is noisy for what was asked: {said}" for said in proof.advice)
+        yield from (f"this machine is noisy for these claims: {said}" for said in proof.advice)
 
 
 def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class BuildNode:
         with self._giving_up:
             if not self._is_given_up:
                 self._is_given_up = True
-                self.say(f"{reason}; what it was building is built elsewhere")
+                self.say(f"{reason}; its builds are made elsewhere")
 
     def _worker(self, start: Start) -> Worker:
         try:

@@ -179,7 +179,7 @@ def _placed(place: Path, name: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_there = os.path.lexists(path)
     except (FileExistsError, NotADirectoryError) as error:
-        raise Spoilt(f"{name} lies in what is a file") from error
+        raise Spoilt(f"{name} lies below a file") from error
     if is_there:
         raise Spoilt(f"{name} arrived twice")
     return path

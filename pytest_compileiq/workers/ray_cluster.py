@@ -77,7 +77,7 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
             remedy = "" if own else ": is it the HOST:PORT that ray start --head printed, of the same Ray and Python?"
             raise EnvironmentFault(f"--tune-on={where}: Ray: {what_ray_says(error)}{remedy}") from error
     if not own and os.environ.get(_AUTH_MODE) != "token":
-        say(f"the Ray cluster {where} asks for no token, so that whoever reaches its ports runs code on it: "
+        say(f"the Ray cluster {where} asks for no token, so that anybody with access to its ports runs code on it: "
             "start its nodes, and this run, with RAY_AUTH_MODE=token")  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _why_unlike(reference: Any, here: Mapping[str, str]) -> str | None:
     try:
         return likeness.why_unlike(ray.get(reference, timeout=_ANSWER_S), here)
     except ray.exceptions.RayError as error:
-        return f"it does not say what it has: {what_ray_says(error)}"
+        return f"it does not list its resources: {what_ray_says(error)}"
 
 
 def leave() -> None:

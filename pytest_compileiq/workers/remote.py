@@ -228,7 +228,7 @@ class RayLine:
         try:
             decoded: Answer = decode_answer(answer)
         except ValueError as error:
-            raise WorkerDied("crash", "what it answered is no message") from error
+            raise WorkerDied("crash", "its answer is no message") from error
         if isinstance(decoded, TaskAnswer):
             self.done(None)
         return decoded

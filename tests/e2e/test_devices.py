@@ -82,7 +82,7 @@ def test_a_claim_over_devices_is_recomputed_shown_and_replayed(on_two):
     (item,) = json.loads((on_two.root / "report.json").read_text())["items"]
     assert "claimed on 2 devices; this is another" in item["message"], output
     assert item["verdict"] == "PROVEN" and item["results"][0]["devices"] == []
-    assert "What each device showed" in (on_two.root / "page.html").read_text()
+    assert "Results by device" in (on_two.root / "page.html").read_text()
     replayed = on_two.pytest("--acf-check=replay", code=0)
     assert "recorded: runtime at least" in replayed and ", on these 2 devices" in replayed
 

@@ -198,7 +198,7 @@ def test_four_workers_give_the_verdicts_of_one(with_orphan):
 
 
 def test_tuning_with_workers_is_a_usage_error(root):
-    assert "run it without xdist workers" in run(root, "--tune", "-n", "2", code=4)
+    assert "--tune does not run under xdist: add -n 0" in run(root, "--tune", "-n", "2", code=4)
 
 
 def test_random_order_gives_the_same_verdicts(root):

@@ -211,7 +211,7 @@ def test_x_stops_a_night_at_the_first_benchmark_that_cannot_be_tuned(made):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--tune-total=8h"], "--tune-total says what --tune may spend: add --tune"),
+        (["--tune-total=8h"], "--tune-total requires --tune"),
         (["--tune", "--tune-total=0"], "leaves nothing to search with"),
         (["--tune", "--tune-total=3"], "give 4 or more"),
         (["--tune", "--tune-total=99999h"], "more than anyone can spend: at most 8760h"),

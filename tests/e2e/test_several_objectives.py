@@ -192,7 +192,7 @@ def test_objectives_are_few_and_different(project, given):
 def test_where_every_gain_is_another_s_loss_nothing_is_committed_and_the_front_shows_why(project):
     made = project({"sum.c": SUM_C, "test_sum.py": TRADE_OFF_PY})
     output = made.pytest("--tune", "--tune-budget=1", code=0)
-    assert "what gains on one objective loses on another more than max_regression=0.01 allows" in output
+    assert "each gain on one objective loses on another more than max_regression=0.01 allows" in output
     stored = artifact(made)
     assert stored["outcome"] == "baseline" and stored["reason"].startswith("what gains on one objective")
     (point,) = stored["front"]

@@ -94,7 +94,7 @@ def test_every_face_of_a_review_says_how_few_controls_are_stored_and_what_each_b
     assert change["reduction"]["after"] == 2 and len(change["attribution"]["without"]) == 2
     small.acf("report", "page.html")
     page = (small.root / "page.html").read_text()
-    assert TOLD in page and "What each control brings" in page
+    assert TOLD in page and "Effect of each control" in page
 
 
 def test_a_winner_is_stored_as_it_was_found_where_that_is_asked_for(small):

@@ -92,8 +92,8 @@ def test_squares(acf, shared):
     acf.measure(lambda: squares(place, 4096))
 """
 UNCHECKED = "no assertion stands after acf.measure"
-OTHER_WORK = "what is timed is other work than the first call's"
-THE_WAY = "most of what is timed is the call"
+OTHER_WORK = "the measured calls do other work than the first call"
+THE_WAY = "most of the measured time is call overhead"
 
 
 def advice_in(made, *arguments: str) -> dict[str, list[str]]:

@@ -48,7 +48,7 @@ def returned(called: Any, result: Any) -> Number | None:
     if kind.kind == "void" or kind.cname == "void *":
         return None
     if kind.kind not in ("primitive", "enum"):
-        raise Refused("what it returns is no number")
+        raise Refused("its result is no number")
     return _number(result, kind)
 
 

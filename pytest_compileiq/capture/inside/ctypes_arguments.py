@@ -44,7 +44,7 @@ def returned(called: Any, result: Any) -> Number | None:
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
     if not _is_simple(kind) or kind._type_ in _READ_BY_CTYPES:
-        raise Refused("what it returns is no number")
+        raise Refused("its result is no number")
     if kind._type_ == "P":
         return None
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
@@ -193,7 +193,7 @@ def _pointed_to(pointer: Any, part: Any) -> Any:
             first = ctypes.addressof(part) - ctypes.addressof(made_of)
             if 0 <= first <= ctypes.sizeof(made_of) - ctypes.sizeof(part):
                 return made_of
-    raise Refused("a part of what a pointer points to, whose extent no object tells: pass the array itself")
+    raise Refused("a pointer into memory of unknown extent: pass the array itself")
 
 
 def _elements(kind: Any) -> tuple[str, tuple[int, ...]]:

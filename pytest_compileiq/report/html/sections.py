@@ -88,7 +88,7 @@ def _found(item: ItemReport) -> Iterator[Html]:
     if item.message:
         yield tag("p", item.message, class_="message")
     if item.remedy:
-        yield tag("div", tag("p", "What mends it"), tag("pre", tag("code", item.remedy)), class_="remedy")
+        yield tag("div", tag("p", "Remedy"), tag("pre", tag("code", item.remedy)), class_="remedy")
     if item.checks:
         checks = [
             tag("li", tag("span", check.status, class_=f"status {check.status.replace(' ', '-')}"), " ",
@@ -138,7 +138,7 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
 
 
 def _devices(artifact: Artifact) -> Iterator[Html]:
-    """What each device showed of every claim that is about several."""
+    """Results by device of every claim that is about several."""
     rows = [
         [claim.workload, claim.objective, unit_text(each.unit), gain_text(each.speedup, claim.scale, words_of(claim)),
          limits_text(each.speedup_low, each.speedup_high, claim.scale, words_of(claim)), str(each.processes),
@@ -148,7 +148,7 @@ def _devices(artifact: Artifact) -> Iterator[Html]:
     ]  # fmt: skip
     if rows:
         columns = ("Workload", "Objective", "Device", "Result", "95 % interval", "Processes", "")
-        yield table("What each device showed", columns, rows)
+        yield table("Results by device", columns, rows)
 
 
 def _kept(artifact: Artifact) -> Iterator[Html]:
@@ -160,7 +160,7 @@ def _kept(artifact: Artifact) -> Iterator[Html]:
     if artifact.attribution is not None:
         yield tag("p", attribution_text(artifact.attribution))
         rows = [[left_out_text(entry), *entry_texts(entry)] for entry in artifact.attribution.without]
-        yield table("What each control brings", ("Without", "Objective", "95 % interval, or why not"), rows)
+        yield table("Effect of each control", ("Without", "Objective", "95 % interval, or why not"), rows)
         yield tag("p", recomputable_text(artifact.attribution))
 
 

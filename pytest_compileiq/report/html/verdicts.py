@@ -86,7 +86,7 @@ def unchecked(items: Sequence[ItemReport]) -> Iterator[Html]:
     )
     if counts:
         lines = [f"{count} × {what}" for what, count in counts.most_common()]
-        yield tag("section", tag("h2", "What was not checked"), _list(lines), class_="unchecked")
+        yield tag("section", tag("h2", "Not checked"), _list(lines), class_="unchecked")
 
 
 def attention(report: RunReport) -> Iterator[Html]:
@@ -100,7 +100,7 @@ def attention(report: RunReport) -> Iterator[Html]:
             tag("div", tag("dt", ", ".join(first_of(names))), tag("dd", tag("code", remedy)))
             for remedy, names in remedies.items()
         ]
-        yield tag("section", tag("h2", "What mends it"), tag("dl", *pairs), class_="remedies")
+        yield tag("section", tag("h2", "Remedy"), tag("dl", *pairs), class_="remedies")
     if report.store_problems:
         yield tag("section", tag("h2", "Unhealthy files"), _list(report.store_problems))
     if report.orphans:

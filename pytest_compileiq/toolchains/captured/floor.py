@@ -41,7 +41,7 @@ class Floor:
             raise AssertionError(
                 f"{self._function}: {place} of the baseline, called again on the same data, differs from itself by "
                 f"{own:.2g} of its largest value, beyond {precision:g}, the precision of its type: it is "
-                "nondeterministic, and sets no tolerance; check(rtol=…, atol=…) with your own is what remains"
+                "nondeterministic, and sets no tolerance; give your own: check(rtol=…, atol=…)"
             )
         return _SMALL_SAMPLE * own * _largest(values)
 

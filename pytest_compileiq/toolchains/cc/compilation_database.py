@@ -155,7 +155,7 @@ def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Pa
         data = read_regular(path, left, follow=True)
         left -= max(len(data), _LEAST_READ)
         if left < 0:
-            raise Unfit(f"and what it names have more than {_MOST_READ} bytes")
+            raise Unfit(f"and its files have more than {_MOST_READ} bytes")
         return data.decode()
 
     return _expanded(words, entry, checkout, rootdir, read, 0)

@@ -123,11 +123,11 @@ def _linked(of: Installation, libraries: Sequence[str]) -> Inputs:
         argv = [of.program, *of.flags, str(empty), *of.libraries, "-Wl,--trace", "-o", str(output)]
         traced = ask(argv, cwd=Path(of.rootdir))
     if made.returncode or traced.returncode:
-        raise NotModelled("the linker does not say what it reads")
+        raise NotModelled("the linker does not list its inputs")
     read = {line for line in traced.output.splitlines() if line != str(empty)}
     present = frozenset(join(of.rootdir, line) for line in read)
     if not all(Path(path).is_file() for path in present):
-        raise NotModelled("the linker does not say what it reads")
+        raise NotModelled("the linker does not list its inputs")
     names = {Path(line).name for line in read}
     names |= {f"{name.removesuffix('.a')}.so" for name in names if name.endswith(".a")}
     names |= {f"lib{word[2:]}.{suffix}" for word in of.libraries if word.startswith("-l") for suffix in ("so", "a")}

@@ -74,7 +74,7 @@ _UNUSABLE: Mapping[str, str] = {
     "-B": _OTHER_PROGRAM,
     "-specs": _OTHER_PROGRAM,
     "--specs": _OTHER_PROGRAM,
-    "-cc1": "it is of the compiler's own inside",
+    "-cc1": "it is internal to the compiler",
 }
 
 

@@ -41,7 +41,7 @@ def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
     if taken := next((word for word in _of_nvcc_itself(words) if _OURS.fullmatch(word.partition("=")[0])), None):
         raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it, see arch= and output=")
     if any("apply-controls" in word for word in words):
-        raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the ACF is what is tuned")
+        raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the search sets the ACF")
     return words
 
 

@@ -222,5 +222,5 @@ def _not_installed(name: str) -> str:
         return f"Params(versions={name!r}): that is what {brings[0]} is imported as: name {brings[0]!r}"
     installed = {str(found.metadata["Name"]) for found in importlib.metadata.distributions()}
     meant = did_you_mean(name, installed)
-    otherwise = "; if that is what you mean" if meant else ""
+    otherwise = "; if you mean that package" if meant else ""
     return f"Params(versions={name!r}): no package of that name is installed{meant}{otherwise}: pip install {name}"

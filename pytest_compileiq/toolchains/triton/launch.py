@@ -72,7 +72,7 @@ class Kernel:
             values = ", ".join(sorted(unknown)[:_LISTED])
             yield f"space='autotune' is without the configs of @triton.autotune that set {values}"
         if self.tuner.early_config_prune or self.tuner.perf_model:
-            yield "all configs of @triton.autotune count: what prunes them asks for the arguments of a launch"
+            yield "all configs of @triton.autotune count: pruning them requires the arguments of a launch"
         if any(config.pre_hook for config in self.tuner.configs):
             yield "the pre_hook of its configs is not called: the test launches the kernel itself"
 

@@ -18,7 +18,7 @@ LAUNCH_OPTIONS = (
     Unlisted("launch_cooperative_grid|debug|sanitize_overflow|ptx_version|min_shared_mem", "value-safe", _COMPILER),
     Unlisted("enable_fp_fusion", "contraction", f"{_COMPILER}: enable_fp_fusion becomes ptxas's --fmad"),
     Unlisted("enable_reflect_ftz", "relaxed-maths", f"{_COMPILER}: denormals are zero in libdevice"),
-    Unlisted("fpsan_homomorphic_casts", "relaxed-maths", f"{_COMPILER}: what stands for values under the sanitizer"),
+    Unlisted("fpsan_homomorphic_casts", "relaxed-maths", f"{_COMPILER}: stand-ins of values under the sanitizer"),
     Unlisted(
         "default_dot_input_precision|allowed_dot_input_precisions|max_num_imprecise_acc_default|supported_fp8_dtypes"
         "|deprecated_fp8_dot_operand_dtypes",
@@ -30,7 +30,7 @@ LAUNCH_OPTIONS = (
         "relaxed-semantics",
         f"{_GUIDE}, Programmatic Dependent Launch (Triton's launch_pdl): it begins before earlier writes can be seen",
     ),
-    Unlisted("sched4reg", "opaque", f"{_COMPILER}: no page of Triton says what it does"),
+    Unlisted("sched4reg", "opaque", f"{_COMPILER}: undocumented by Triton"),
 )
 # What a kernel makes of its constexprs is its own affair: most are sizes of tiles, and so of what is summed first.
 CONSTEXPRS: ControlClass = "order"

@@ -69,7 +69,7 @@ class StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             error = Undecided if name == "__version__" else UndecidedAttribute
-            raise error(f"what is compiled depends on {self.__name__}.{name}", self.__name__)
+            raise error(f"the compiled code depends on {self.__name__}.{name}", self.__name__)
         full = f"{self.__name__}.{name}"
         value = self._known[full] if full in self._known else StandIn(full, self._known)
         setattr(self, name, value)
@@ -93,7 +93,7 @@ class StandIn(ModuleType):
         return self is other or (not isinstance(other, StandIn) and self._decide())
 
     def _decide(self, *_: object) -> NoReturn:
-        raise Undecided(f"what is compiled depends on {self.__name__}", self.__name__)
+        raise Undecided(f"the compiled code depends on {self.__name__}", self.__name__)
 
     __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = _decide
     __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _decide

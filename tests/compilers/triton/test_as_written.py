@@ -356,7 +356,7 @@ def test_a_gpu_s_answer_is_taken_and_said_to_be_this_machine_s(asking, build):
     built, _ = build(triton)
     assert width(built) == 128
     assert (
-        "on this machine, whose GPU answered: what is compiled depends on torch.cuda.get_device_name(…)"
+        "on this machine, whose GPU answered: the compiled code depends on torch.cuda.get_device_name(…)"
         in "\n".join(triton.remarks(built))
     )
 

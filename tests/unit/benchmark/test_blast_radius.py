@@ -65,7 +65,7 @@ def test_a_largest_value_of_another_function_is_told(metric, stands_for, is_told
     objectives = (Objective(metric, "minimize"),)
     benchmark = SimpleNamespace(builds=SimpleNamespace(look=lambda controls: baseline), exact_objectives=objectives)
     expected = (
-        "registers is 91 in a function that the test does not stand for, and at most 32 in those that it does: of=… in "
-        "the objective names those that count"
+        "registers is 91 in a function that the test does not stand for, and at most 32 in its own: "
+        "name the functions in the objective by of=…"
     )
     assert list(decided_by_others(benchmark, stands_for)) == ([expected] if is_told else [])

@@ -57,7 +57,7 @@ def test_each_thing_that_a_build_depends_on_tells_machines_apart(at, tmp_path):
     here = at("here")
     (tmp_path / "other.h").write_text("changed")
     for changes, said in {
-        "text": "project's files", "headers": "what its compiler reads", "option": "another compile",
+        "text": "project's files", "headers": "content of the compiler's files", "option": "another compile",
         "language": "its environment: LC_ALL=other (here LC_ALL=C)",
         "not_modelled": "its inputs: other (here modelled)",
     }.items():  # fmt: skip

@@ -88,5 +88,5 @@ def test_each_copy_of_a_build_is_called_for_the_first_time_and_finds_its_pages(t
     for seed in range(3):
         time_first_calls_of_copies(benchmark, body, arms, Workload("default"), seed, lambda: None)
     assert counted == [(1, count) for _ in range(6) for count in (2, 3, 4, 5)]
-    assert max(pages) < 100  # of 1,024
+    assert max(pages[1:]) < 100  # of 1,024; the first run also makes the memory that empties caches
     assert [path.name for path in benchmark.builds.directory.iterdir() if path.name.startswith("tmp")] == []

@@ -103,8 +103,8 @@ def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"restype": ctypes.c_char_p}, "what it returns is no number"),
-        ({"restype": ctypes.POINTER(ctypes.c_int)}, "what it returns is no number"),
+        ({"restype": ctypes.c_char_p}, "its result is no number"),
+        ({"restype": ctypes.POINTER(ctypes.c_int)}, "its result is no number"),
         ({"restype": ctypes.c_long, "errcheck": print}, "its errcheck may return something else than the function"),
         ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
     ],
@@ -210,7 +210,7 @@ class Inner(ctypes.Structure):
         (ctypes.c_char_p(None), None),
         (ctypes.byref((ctypes.c_int * 4)(), 4), "argument 1 is a reference with an offset"),
         (ctypes.pointer((ctypes.c_int * 4)())[0], None),
-        (ctypes.byref(ctypes.cast(ctypes.addressof(PAIRS), ctypes.POINTER(Pair))[1]), "argument 1 is a part of what a po"),
+        (ctypes.byref(ctypes.cast(ctypes.addressof(PAIRS), ctypes.POINTER(Pair))[1]), "argument 1 is a pointer into memory"),
         (ctypes.cast(ctypes.c_void_p(8), ctypes.POINTER(ctypes.c_int)), "argument 1 is a pointer whose extent no object"),
         ("text", "argument 1 is of type str"),
         (print, "argument 1 is a callback"),

@@ -153,7 +153,7 @@ def test_a_claimed_ratio_is_undecided_once_a_value_is_not_positive(proving, tmp_
     (claim,) = proving(FakePool(seconds=by_options({"-fast": 9e-4})), "-fast").claims
     benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=SCORE)
     decision = prove_again(FakePool(seconds=lambda _: -1.0), benchmark, controls("-fast"), claim, seed=3)
-    assert decision.verdict is Verdict.INCONCLUSIVE and "what is claimed is a ratio" in decision.reason
+    assert decision.verdict is Verdict.INCONCLUSIVE and "the claim is a ratio" in decision.reason
 
 
 def test_a_front_of_scores_below_zero_tells_differences_and_no_ratios(tmp_path):

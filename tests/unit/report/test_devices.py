@@ -80,6 +80,6 @@ def test_the_page_and_the_job_summary_show_devices(tmp_path):
     store.write("k", make_artifact(claims=(THREE,)), controls=[CONTROLS], samples=make_rows("H200"))
     write_html(report_of_store(store), store, tmp_path / "page.html", title="k")
     page = (tmp_path / "page.html").read_text()
-    assert f"H200, {ON_THREE}" in page and "What each device showed" in page
+    assert f"H200, {ON_THREE}" in page and "Results by device" in page
     assert "GPU-2a2b3c4d" in page and "1.380 to 1.420" in page and "an outlier" in page
     assert ON_THREE in summary_text(RunReport([report_of(THREE)]))

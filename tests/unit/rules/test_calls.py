@@ -44,7 +44,7 @@ def test_both_times_are_said_the_least_of_each_and_what_to_do():
     looks = [replace(STEADY, first_s=first, later_s=later) for first, later in ((1.25e-3, 4e-6), (1.4e-3, 3.14e-6))]
     said = of_first_calls(looks, ratio=2.0)
 
-    assert said.startswith("the first call takes 1.2 ms and later ones 3.1 µs: what is timed is other work")
+    assert said.startswith("the first call takes 1.2 ms and later ones 3.1 µs: the measured calls do other work")
     assert "reset=" in said
 
 
@@ -54,7 +54,7 @@ def test_both_times_are_said_the_least_of_each_and_what_to_do():
 def test_the_way_to_the_kernel_is_told_by_its_share(share, word):
     said = of_the_way([replace(STEADY, empty_s=share * STEADY.call_s)])
 
-    assert (said and f"{word} what is timed is the call" in said) == (word and True)
+    assert (said and f"{word} the measured time is call overhead" in said) == (word and True)
 
 
 def test_the_look_that_makes_least_of_the_way_counts_and_its_times_are_said():

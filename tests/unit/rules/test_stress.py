@@ -106,7 +106,7 @@ def test_what_a_worker_made_up_is_refused_in_a_sentence():
         Drawn((), (apart(-1.0),)),
         Drawn((), (apart(1.0, output="x" * 9999),)),
     ):
-        with pytest.raises(StoreError, match="what was found cannot be stored"):
+        with pytest.raises(StoreError, match="the result cannot be stored"):
             record_of(1, [{"w": drawn}])
     of_errors((math.nan, -1.0), (0.0, math.inf))
 

@@ -63,10 +63,10 @@ def test_every_cached_kernel_is_proven_baseline_neither_or_of_no_artifact(verify
 @pytest.mark.parametrize(
     ("cached", "counts", "match", "told"),
     [
-        (["proven"], counted(3), Match.RIGHT, "looked for 3x, applied 3x, and what was proven is cached"),
-        (["baseline"], counted(2), Match.DIFFERS, "applied 2x, and what was compiled is not what was proven"),
+        (["proven"], counted(3), Match.RIGHT, "looked for 3x, applied 3x, and the proven code is cached"),
+        (["baseline"], counted(2), Match.DIFFERS, "applied 2x, and the compiled code is not the proven code"),
         ([], counted(2), Match.CANNOT_TELL, "applied 2x, and no kernel of it is cached"),
-        (["proven"], counted(0), Match.CANNOT_TELL, "never asked for; what was proven is cached all the same"),
+        (["proven"], counted(0), Match.CANNOT_TELL, "never asked for; the proven code is cached all the same"),
         (["baseline"], counted(0, 4), Match.DIFFERS, f"looked for 4x, applied 0x: {REFUSAL}, so it is not in use"),
         ([], counted(0), Match.DIFFERS, "never asked for, so it is not in use"),
     ],

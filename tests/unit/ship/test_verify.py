@@ -18,6 +18,4 @@ def test_compare_code_of_neither_arm_says_that_it_is_relocatable(is_separate):
     found = compare(Contents((kernel,)), {("k", target): make_artifact(target=target)}, "k.so", named=False)
     (finding,) = found.findings
     assert finding.verdict is Match.DIFFERS
-    assert (
-        finding.what == f"neither arm of what was proven of k ({target}){'; other code: -rdc' if is_separate else ''}"
-    )
+    assert finding.what == f"neither proven arm of k ({target}){'; other code: -rdc' if is_separate else ''}"

@@ -350,7 +350,7 @@ def test_shares_count_the_earlier_runs_of_a_night_as_what_is_spent_does(project)
     [
         (Budget(evaluations=4), "the budget was spent"),
         (Budget(evaluations=5), "the budget has no room for another batch"),
-        (Budget(seconds=600), "what is left was kept for proofs"),
+        (Budget(seconds=600), "the rest of the budget was kept for proofs"),
     ],
 )
 def test_why_a_search_ended_is_what_holds(project, monkeypatch, total, why):

@@ -106,7 +106,7 @@ def test_a_noisy_machine_is_told_before_the_search_and_after_it(bench, monkeypat
     load = "other processes (cc1plus) keep 1.7 of 2 cores busy: stop them"
     small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
     assert bench.progress.said[0] == f"this machine is noisy, and small gains are not proven on it: {load}"
-    assert f"this machine is noisy for what was asked: {load}" in small.notes
+    assert f"this machine is noisy for these claims: {load}" in small.notes
     retire(bench.store, "kernel", FAKE, "small")
     assert not any("noisy" in note for note in bench.tune().notes), "a large gain stands it"
 

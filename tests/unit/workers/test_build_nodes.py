@@ -135,4 +135,4 @@ def test_a_refusal_is_an_answer_and_a_loss_is_told_once(benchmark, node, said):
     for maker in makers:
         with pytest.raises(MakerLost):
             maker.make(benchmark.builder.render(Candidate({"-O": 2})))
-    assert said == ["node 7 went down; what it was building is built elsewhere"]
+    assert said == ["node 7 went down; its builds are made elsewhere"]
