@@ -69,7 +69,7 @@ def test_a_kernel_that_is_no_longer_called_is_named(captured):
 def test_a_program_that_fails_is_no_pass(captured):
     captured.edit("program.py", "print(", "sys.stdin.close(); sys.exit(3 if print(")
     captured.edit("program.py", "sys.argv[1:]])", "sys.argv[1:]]) is None else 0)")
-    assert "program.py ended with status 3, so this is of what it did until then" in check(
+    assert "program.py ended with status 3: the figures are of the part before" in check(
         captured, "100", "20000", code=1
     )
 

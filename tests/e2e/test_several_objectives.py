@@ -194,6 +194,6 @@ def test_where_every_gain_is_another_s_loss_nothing_is_committed_and_the_front_s
     output = made.pytest("--tune", "--tune-budget=1", code=0)
     assert "each gain on one objective loses on another more than max_regression=0.01 allows" in output
     stored = artifact(made)
-    assert stored["outcome"] == "baseline" and stored["reason"].startswith("what gains on one objective")
+    assert stored["outcome"] == "baseline" and stored["reason"].startswith("each gain on one objective")
     (point,) = stored["front"]
     assert all(ratio > 1 for ratio in point["metrics"].values())  # more of both
