@@ -55,7 +55,7 @@ def test_stale_only_skips_what_holds_and_what_is_new_and_takes_what_is_stale(two
     assert "1 passed" in made.pytest(code=0)
     made.edit("test_sum.py", "def test_total", "def test_other")
     assert "has no artifact; --tune-new-only tunes those" in made.pytest("--tune", "--tune-stale-only", "-rs", code=0)
-    assert "add --tune" in made.pytest("--tune-stale-only", code=4)
+    assert "--tune-stale-only requires --tune" in made.pytest("--tune-stale-only", code=4)
 
 
 def test_another_point_of_the_front_is_promoted_proven_and_then_holds(two_objectives):
