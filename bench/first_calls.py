@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def trial(source: str, name: str, size: int, number: int) -> tuple[bool, int, tuple[float, float]]:
-    """What one worker says of a pair: whether it is refused, after how many copies, and each arm's later calls."""
+    """What one worker says of a pair: whether it is refused, after how many copies, and each arm's calls in a row."""
     with tempfile.TemporaryDirectory() as folder:
         (root := Path(folder), (root / "kernel.c").write_bytes((KERNELS / source).read_bytes()))
         builder = Cc("kernel.c", flags="-O2 -pthread -lm").resolve(Place(root, root))
@@ -70,7 +70,7 @@ def trial(source: str, name: str, size: int, number: int) -> tuple[bool, int, tu
             workload = benchmark.spec.workloads[0]
             calls = time_first_calls_of_copies(benchmark, body, arms, workload, 100 * number + len(taken), lambda: None)
             taken.append(calls)
-        later = ([calls.baseline.later_s for calls in taken], [calls.tuned.later_s for calls in taken])
+        later = ([calls.baseline.warm_s for calls in taken], [calls.tuned.warm_s for calls in taken])
         return why_never_new(taken) is not None, len(taken), (float(np.median(later[0])), float(np.median(later[1])))
 
 

@@ -29,7 +29,7 @@ from pytest_compileiq.rules.first_calls import FEWEST, Called, FirstCalls
 from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
 
 _APART = 2**41  # seeds that no other run of a body draws: nothing of them is remembered yet
-_LATER = 3
+_LATER, _WARM = 3, 3
 
 
 def time_first_calls(
@@ -105,12 +105,13 @@ class _Watched(Struct):
         self.is_measured = True
         costs: list[_Cost] = []
         parts: list[list[tuple[Key, _Cost]]] = []
-        for _ in range(1 + _LATER):
+        for number in range(1 + _LATER + _WARM):
             self.tick()
             if acf.asked.reset is not None:
                 acf.asked.reset()
             self.within = []
-            _empty_caches()
+            if number <= _LATER:
+                _empty_caches()
             costs.append(_cost(call)[0])
             parts.append(self.within)
         if all(parts):  # without the test's own statements, which emptied caches make slow
@@ -134,10 +135,10 @@ class _Watched(Struct):
 
 
 def _called(costs: Sequence[_Cost]) -> Called:
-    later_s = median(cost.seconds for cost in costs[1:])
-    return Called(
-        max(costs[0].seconds, 1e-9), max(later_s, 1e-9), costs[0].pages - max(cost.pages for cost in costs[1:])
-    )
+    first, later, warm = costs[0], costs[1 : 1 + _LATER], costs[1 + _LATER :]
+    later_s, warm_s = median(cost.seconds for cost in later), min(cost.seconds for cost in warm)
+    new_pages = first.pages - max(cost.pages for cost in later)
+    return Called(max(first.seconds, 1e-9), max(later_s, 1e-9), max(warm_s, 1e-9), new_pages)
 
 
 def _cost(call: Callable[[], Any]) -> tuple[_Cost, Any]:

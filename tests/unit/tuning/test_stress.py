@@ -84,7 +84,7 @@ def test_a_body_that_does_not_read_the_random_source_is_held_to_first_calls_of_c
 @pytest.mark.parametrize(("first", "rounds"), [(4, 3), (1, 32)])
 def test_first_calls_of_copies_are_taken_until_they_decide(tmp_path, first, rounds):
     pool, stress = stressing(tmp_path, failing_on(1), drew=False)
-    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3), Called(1e-3 / first, 1e-3 / 4))
+    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3 / first, 1e-3 / 4, 1e-3 / 4))
     judged = stress.hold(FAST)
     assert [what for what, *_ in pool.asked].count("first_calls") == rounds
     assert isinstance(judged, Wrong) == (first == 1)
@@ -110,7 +110,7 @@ def test_long_bodies_get_fewer_draws_and_never_less_than_the_floor(tmp_path):
     assert FLOOR < stress.hold(FAST).draws < 32
     seconds = iter(range(0, 10_000, 25))
     pool, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds), drew=False)
-    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3), Called(1e-3, 1e-4))
+    pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3, 1e-4, 1e-4))
     assert isinstance(stress.hold(FAST), Wrong) and len(pool.asked) == FLOOR + 1
 
 
@@ -224,7 +224,7 @@ def test_committed_controls_that_turn_out_wrong_do_not_stay(project):
 
 def remembering(pace: float):
     """Draws whose first calls are as fast in both arms, and later ones of the tuned arm ``pace`` times as fast."""
-    calls = FirstCalls(Called(1e-3, 1e-3), Called(1e-3, 1e-3 / pace))
+    calls = FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3, 1e-3 / pace, 1e-3 / pace))
     return lambda *_: Drawn(("out",), calls=calls)
 
 
