@@ -15,7 +15,7 @@ from machine import describe
 from pytest_compileiq import Cc
 from pytest_compileiq.benchmark.first_calls import time_first_calls_of_copies
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.rules.first_calls import COPIES, is_decided, why_never_new
+from pytest_compileiq.rules.first_calls import is_decided, why_never_new
 from pytest_compileiq.testing.fakes import fake_benchmark
 from pytest_compileiq.toolchains.base import Place
 from slot_starts import HONEST
@@ -66,7 +66,7 @@ def trial(source: str, name: str, size: int, number: int) -> tuple[bool, int, tu
             acf.measure(lambda: kernel(*arguments), outputs=[out])
 
         taken = []
-        while len(taken) < COPIES and not is_decided(taken):
+        while not is_decided(taken):
             workload = benchmark.spec.workloads[0]
             calls = time_first_calls_of_copies(benchmark, body, arms, workload, 100 * number + len(taken), lambda: None)
             taken.append(calls)

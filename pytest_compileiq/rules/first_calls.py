@@ -27,8 +27,8 @@ SURE_P = 1e-4
 _LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
 _CLIP = 3.0
 FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
-COPIES = 32  # of the build, at most
-_FEWEST_COPIES = 3
+LOOKS = 16, 32, 64  # copies of the build
+_FEWEST_COPIES = 5
 _MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
 
 
@@ -87,13 +87,15 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
 
 
 def is_decided(copies: Sequence[FirstCalls]) -> bool:
-    """Whether first calls of more copies of the build are not needed: the gain is there, or there is none."""
+    """Whether first calls of more copies of the build are not needed: the gain is there, there is none, or it lacks."""
     if len(copies) < _FEWEST_COPIES:
         return False
     from statistics import median  # one slow first call of the baseline, as of a new process, must not decide
 
     lost = _lost_seconds(copies)
-    return lost is None or median(lost.tolist()) < _LITTLE_LOSS
+    if lost is None or median(lost.tolist()) < _LITTLE_LOSS or len(copies) >= LOOKS[-1]:
+        return True
+    return len(copies) in LOOKS and why_never_new(copies) is not None
 
 
 def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
@@ -102,7 +104,7 @@ def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
 
     if len(copies) < FEWEST or (lost := _lost_seconds(copies)) is None:
         return None
-    if (p_value := paired_p(lost, _MOST_LOSS)) > SURE_P:
+    if (p_value := paired_p(lost, _MOST_LOSS)) > SURE_P / len(LOOKS):
         return None
     return (
         f"first calls of {len(copies)} fresh copies of the build lack {min(lost.mean(), 1):.0%} of the gain "

@@ -13,7 +13,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import COPIES, FirstCalls, is_decided, why_never_new, why_remembered
+from pytest_compileiq.rules.first_calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.spelling import quantity
@@ -162,7 +162,7 @@ class Stressing:
         """First calls of copies of both builds, until they decide; fewer where a body does not bear it."""
         taken: list[FirstCalls] = []
         start = self.clock()
-        while len(taken) < COPIES and not is_decided(taken):
+        while not is_decided(taken):
             if len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
                 break
             try:

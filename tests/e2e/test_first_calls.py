@@ -62,7 +62,7 @@ def test_kernel_that_remembers_its_input_is_refused_and_an_honest_one_proven(pro
     refused = {line.split()[0]: line for line in output.splitlines() if " BASELINE " in line}
     assert refused.keys() == {"kernel-remembers", "kernel-remembers_one"}, output
     assert "remembers work that it did before" in refused["kernel-remembers"]
-    assert "first calls of 32 fresh copies of the build lack" in refused["kernel-remembers_one"]
+    assert " fresh copies of the build lack " in refused["kernel-remembers_one"]
     assert all("tune(…, repeats=True)" in line for line in refused.values())
     proven = sorted(path.parent.name for path in made.root.glob("acf/*/*.acf"))
     assert proven == ["kernel-honest", "kernel-honest_one"], output
