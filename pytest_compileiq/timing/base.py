@@ -68,11 +68,17 @@ class Clock(Protocol):
         """Call as it is timed, and wait for the device; returns what the call returned."""
         ...
 
-    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Flip]) -> None:
-        """Flip these bytes before each timed call of ``call``, where that is no part of what is timed.
+    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Callable[[], Flip | None]]) -> None:
+        """Flip bytes before each timed call of ``call``, where that is no part of what is timed.
 
         So the kernel cannot tell a timed call from a checked one. On a processor an overwrite would be timed; there the
         single calls of slots are compared instead (``rules.slot_starts``).
+
+        Args:
+            flips: each makes one; None for memory of the host.
+
+        Raises:
+            EnvironmentFault: the GPU has no memory for one.
         """
         ...
 

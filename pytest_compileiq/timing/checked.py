@@ -146,8 +146,7 @@ class CheckedArm(Struct):
             EnvironmentFault: it has no memory for that.
         """
         if self.asked.reset is None:  # which restores what the call works on, and would have to come after it
-            flips = [known.flip_of_all() for known in self._known or ()]
-            self.timed.clock.overwrite_before(self.timed.call, [flip for flip in flips if flip is not None])
+            self.timed.clock.overwrite_before(self.timed.call, [known.flip_of_all for known in self._known or ()])
 
     def begins_with(self, kind: StartKind) -> bool:
         """Whether slots begin with single calls of this kind."""

@@ -36,7 +36,7 @@ class CpuClock:
         """Call; when it has returned, it has done its work."""
         return call()
 
-    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Flip]) -> None:
+    def overwrite_before(self, call: Callable[[], object], flips: Sequence[Callable[[], Flip | None]]) -> None:
         """Nothing: that would be timed."""
 
     def store_limit(self) -> StoreLimit:

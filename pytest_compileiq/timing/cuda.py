@@ -129,10 +129,10 @@ class CudaClock:
         self._driver.finish()
         return value
 
-    def overwrite_before(self, call: Call, flips: Sequence[Flip]) -> None:
+    def overwrite_before(self, call: Call, flips: Sequence[Callable[[], Flip | None]]) -> None:
         """Flip these bytes before each sweep; a warm cache would hold them, so that nothing is flipped there."""
         if self._l2 == "flush":
-            self._flips[id(call)] = flips
+            self._flips[id(call)] = [flip for make in flips if (flip := make()) is not None]
 
     def store_limit(self) -> StoreLimit:
         """The traffic of all multiprocessors with their L1 caches, at the highest clock."""

@@ -89,7 +89,7 @@ def test_what_a_call_writes_is_overwritten_before_each_sweep_of_a_timed_call(ker
     x = DeviceArray(np.ones(300, np.uint8))
     timed = Timed("tuned", lambda: kernels.nothing(1, 32), CudaClock(how), lambda: None)
     (output,) = as_outputs([x])
-    timed.clock.overwrite_before(timed.call, [output.flip_of(np.full(300, 0xFF, np.uint8))])
+    timed.clock.overwrite_before(timed.call, [lambda: output.flip_of(np.full(300, 0xFF, np.uint8))])
     calls()
 
     assert timed.sample(2) == pytest.approx(2e-3)  # of the call alone
@@ -102,7 +102,7 @@ def test_a_warm_cache_is_not_overwritten_nor_what_reset_restores(kernels, calls)
     x = DeviceArray(np.ones(8))
     call = lambda: kernels.nothing(1, 32)  # noqa: E731
     warm = CudaClock(EAGER, l2="warm")
-    warm.overwrite_before(call, [as_outputs([x])[0].flip_of(np.full(64, 0xFF, np.uint8))])
+    warm.overwrite_before(call, [lambda: pytest.fail("a warm cache needs no memory for flips")])
     cold = Timed("tuned", call, CudaClock(EAGER), lambda: None, lambda: None)
     CheckedArm(cold, asked_for([x], None, cold.reset)).overwrite_before_each()
     calls()
