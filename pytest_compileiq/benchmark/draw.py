@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_once
 from pytest_compileiq.benchmark.compared import Output, Outputs, why_different
-from pytest_compileiq.model import Arm, Workload
+from pytest_compileiq.model import Arm, Workload, sha256_hex
 from pytest_compileiq.rules.draws import Difference, Drawn
 
 Given = Mapping[str, Output]
@@ -36,9 +36,12 @@ def run_draw(
             differ more than that.
     """
 
+    written: dict[Arm, str] = {}
+
     def run(arm: Arm) -> Given:
         outputs = Outputs()
-        run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed)
+        acf = run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed)
+        written[arm] = sha256_hex(b"".join(output.now().tobytes() for output in acf.asked.outputs))
         return outputs.given
 
     tuned, first, second = run("tuned"), run("baseline"), run("baseline")
@@ -47,7 +50,10 @@ def run_draw(
     spread, differences = tuple(_differences(first, second)), tuple(_differences(first, tuned))
     if bits_promised and (broken := _broken_promise(spread, differences)):
         raise ArmFailure("tuned", "wrong", broken)
-    return Drawn(tuple(sorted(first.keys() & tuned.keys())), differences, spread, dict(_errors(first, tuned)))
+    return Drawn(
+        tuple(sorted(first.keys() & tuned.keys())), differences, spread, dict(_errors(first, tuned)),
+        written=(written["baseline"], written["tuned"]),
+    )  # fmt: skip
 
 
 def _expect_alike(arm: Arm, first: Given, other: Given, said: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from pytest_compileiq.rules.first_calls import FirstCalls
 
+_FEWEST_PAIRS = 4  # of draws: fewer may be equal by chance
 _LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
 
 
@@ -41,6 +43,7 @@ class Drawn(Struct, frozen=True):
         spread: the same of the baseline's second run against its first.
         errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
         calls: what first and later calls took on another such draw; None where they were not timed.
+        written: digests of ``measure(outputs=…)`` in the baseline and in the tuned arm; empty without any.
     """
 
     outputs: tuple[str, ...] = ()
@@ -48,6 +51,24 @@ class Drawn(Struct, frozen=True):
     spread: tuple[Difference, ...] = ()
     errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     calls: FirstCalls | None = None
+    written: tuple[str, ...] = ()
+
+
+def why_not_computed(draws: Sequence[Drawn]) -> str | None:
+    """Why the tuned arm does not compute its outputs from its input; None where nothing says so.
+
+    It writes the same bytes on most pairs of draws on which the baseline's differ. On single pairs it may: outputs of
+    few values can be equal by chance.
+    """
+    written = [draw.written for draw in draws if draw.written]
+    pairs = [(one, other) for one, other in itertools.pairwise(written) if one[0] != other[0]]
+    stale = sum(one[1] == other[1] for one, other in pairs)
+    if len(pairs) < _FEWEST_PAIRS or 2 * stale <= len(pairs):
+        return None
+    return (
+        f"outputs= are the same bytes on {stale} of {len(pairs)} pairs of draws of acf.rng on which the baseline's "
+        "differ: the call does not compute them from its input; do the work in every call"
+    )
 
 
 def failure_bound(clean: int, confidence: float = 0.95) -> float:

@@ -12,7 +12,7 @@ from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.draws import Drawn, why_not_computed
 from pytest_compileiq.rules.first_calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
@@ -138,15 +138,16 @@ class Stressing:
                 self.pool.discard(0)
                 return judged
             draws.append(judged)
-        if reason := self._why_remembered(draws):
+        if reason := self._why_not_new(draws):
             return Wrong(controls, None, reason)
         return record_of(first, draws, repeats=benchmark.spec.repeats)
 
-    def _why_remembered(self, draws: Sequence[Mapping[str, Drawn] | None]) -> str | None:
-        """Why the gain is one of remembered input, on the first workload where it is; None where on none."""
+    def _why_not_new(self, draws: Sequence[Mapping[str, Drawn] | None]) -> str | None:
+        """The reason for calls that do not do new work on new input, on the first such workload; None without any."""
         for workload in self.benchmark.spec.workloads:
-            drawn = (of_all[workload.name].calls for of_all in draws if of_all is not None)
-            if reason := why_remembered([calls for calls in drawn if calls is not None]):
+            drawn = [of_all[workload.name] for of_all in draws if of_all is not None]
+            calls = [each.calls for each in drawn if each.calls is not None]
+            if reason := why_not_computed(drawn) or why_remembered(calls):
                 return f"workload {workload.name!r}: {reason}"
         return None
 

@@ -7,7 +7,14 @@ import pytest
 import scipy.stats
 
 from pytest_compileiq.rules.accuracy import error_in_half_ulps, farthest
-from pytest_compileiq.rules.draws import failure_bound, is_less_accurate, median_ratio, sign_test
+from pytest_compileiq.rules.draws import (
+    Drawn,
+    failure_bound,
+    is_less_accurate,
+    median_ratio,
+    sign_test,
+    why_not_computed,
+)
 
 
 @pytest.mark.parametrize("clean", [1, 8, 32, 500])
@@ -96,3 +103,20 @@ def test_an_error_below_half_an_ulp_counts_as_half_an_ulp():
     assert error_in_half_ulps(np.float32([np.nan]), np.float64([1])) == math.inf
     assert error_in_half_ulps(np.float32([np.nan, np.inf]), np.float64([np.nan, np.inf])) == 1
     assert error_in_half_ulps(np.int32([7]), np.float64([4])) == 6
+
+
+@pytest.mark.parametrize(
+    ("written", "is_found"),
+    [
+        pytest.param([("a", "0"), ("b", "0"), ("c", "0"), ("d", "0"), ("e", "0")], True, id="computed once for ever"),
+        pytest.param([("a", "1"), ("b", "2"), ("c", "2"), ("d", "2"), ("e", "2")], True, id="on most draws"),
+        pytest.param([("a", "1"), ("b", "2"), ("c", "2"), ("d", "3"), ("e", "3")], False, id="equal by chance"),
+        pytest.param([("a", "0")] * 8, False, id="the baseline's are the same, too"),
+        pytest.param([("a", "0"), ("b", "0"), ("c", "0"), ("d", "0")], False, id="few draws"),
+        pytest.param([()] * 8, False, id="no outputs"),
+    ],
+)
+def test_outputs_that_do_not_follow_the_draw_are_not_computed(written, is_found):
+    reason = why_not_computed([Drawn(written=each) for each in written])
+    assert (reason is not None) == is_found
+    assert reason is None or "on which the baseline's differ: the call does not compute them" in reason
