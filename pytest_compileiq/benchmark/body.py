@@ -119,11 +119,15 @@ def run_once(
 
     def call_once(acf: Acf, call: Callable[[], object]) -> object:
         timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), tick, acf.asked.reset)
+        checked = CheckedArm(timed, acf.asked)
         try:
-            return CheckedArm(timed, acf.asked).last()
+            value = checked.last()
         except (ArmError, CheckFailed) as error:
             if (own := error.__cause__) is None:
                 raise
+        else:
+            acf.written = checked.written
+            return value
         raise own  # the test's own exception, with nothing of this package around it
 
     tick()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_once
 from pytest_compileiq.benchmark.compared import Output, Outputs, why_different
+from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.model import Arm, Workload, sha256_hex
 from pytest_compileiq.rules.draws import Difference, Drawn
 
@@ -36,12 +37,11 @@ def run_draw(
             differ more than that.
     """
 
-    written: dict[Arm, str] = {}
+    ran: list[Acf] = []
 
     def run(arm: Arm) -> Given:
         outputs = Outputs()
-        acf = run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed)
-        written[arm] = sha256_hex(b"".join(output.now().tobytes() for output in acf.asked.outputs))
+        ran.append(run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed))
         return outputs.given
 
     tuned, first, second = run("tuned"), run("baseline"), run("baseline")
@@ -52,8 +52,18 @@ def run_draw(
         raise ArmFailure("tuned", "wrong", broken)
     return Drawn(
         tuple(sorted(first.keys() & tuned.keys())), differences, spread, dict(_errors(first, tuned)),
-        written=(written["baseline"], written["tuned"]),
+        written=tuple(sha256_hex(b"".join(written.content.tobytes() for written in acf.written)) for acf in ran),
+        apart=why_apart(*ran[:2]),
     )  # fmt: skip
+
+
+def why_apart(tuned: Acf, baseline: Acf) -> str | None:
+    """How the first such output of the tuned arm is not the baseline's, in words; None where each is near it.
+
+    Also where the body defines itself what is correct.
+    """
+    pairs = () if tuned.asked.check else zip(tuned.written, baseline.written, strict=False)
+    return next(filter(None, (own.why_apart(its) for own, its in pairs)), None)
 
 
 def _expect_alike(arm: Arm, first: Given, other: Given, said: str = "") -> None:

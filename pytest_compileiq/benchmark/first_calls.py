@@ -22,10 +22,14 @@ from msgspec import Struct
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_arm
 from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.draw import why_apart
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
 from pytest_compileiq.model import Arm, Workload
 from pytest_compileiq.rules.first_calls import FEWEST, Called, FirstCalls
+from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
+from pytest_compileiq.timing.registry import Untimed
+from pytest_compileiq.timing.sampler import ArmError, Timed
 from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
 
 _APART = 2**41  # seeds that no other run of a body draws: nothing of them is remembered yet
@@ -51,14 +55,15 @@ def time_first_calls(
     order: list[Arm] = ["baseline", "tuned"]
     Random(seed).shuffle(order)
     called: dict[Arm, Called] = {}
+    ran: dict[Arm, Acf] = {}
     for arm in order:
         watched = _Watched(tick)
         with suppress(ArmFailure), announcing(watched.load):
             run_arm(benchmark, body, arms[arm], arm, workload, Outputs(), watched.measure, draw=seed + _APART)
-        if watched.called is None:
+        if watched.called is None or watched.acf is None:
             return None
-        called[arm] = watched.called
-    return FirstCalls(called["baseline"], called["tuned"])
+        called[arm], ran[arm] = watched.called, watched.acf
+    return FirstCalls(called["baseline"], called["tuned"], why_apart(ran["tuned"], ran["baseline"]))
 
 
 def time_first_calls_of_copies(
@@ -87,6 +92,7 @@ class _Watched(Struct):
 
     tick: Callable[[], object]
     called: Called | None = None
+    acf: Acf | None = None
     is_measured: bool = False
     own: dict[Key, _Cost] = msgspec.field(default_factory=dict)
     within: list[tuple[Key, _Cost]] = msgspec.field(default_factory=list)
@@ -119,7 +125,11 @@ class _Watched(Struct):
         keys = [key for key, _ in parts[0]]
         if keys and len(set(keys)) == len(keys) and self.own.keys() >= set(keys):
             costs[0] = _sum(self.own[key] for key in keys)  # the body made the same calls before: those were the first
-        self.called = _called(costs)
+        self.called, self.acf = _called(costs), acf
+        checked = CheckedArm(Timed(acf.arm, call, Untimed("cpu"), self.tick, acf.asked.reset), acf.asked)
+        with suppress(ArmError, CheckFailed):  # whoever runs the body for its correctness says so
+            checked.learn()
+        acf.written = checked.written
         raise Leave
 
     def _around(self, name: str, arguments: Sequence[Any], call: Callable[[], Any]) -> Any:

@@ -33,6 +33,8 @@ from pytest_compileiq.toolchains.macros import params_in
 if TYPE_CHECKING:
     import numpy as np
 
+    from pytest_compileiq.timing.written import Written
+
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""
 
@@ -138,6 +140,7 @@ class Acf:
         self.l2: L2 = "flush"
         self.launch: Launch | None = None
         self.asked = Asked()
+        self.written: tuple[Written, ...] = ()
         self.not_run: str | None = None
 
     @property

@@ -12,6 +12,8 @@ from pytest_compileiq.rules.draws import Difference
 
 NUMBERS = "biufc"  # the kinds of types whose values have distances
 _MOST_ULPS = 2**63 - 1
+_APART = 0.1  # of the largest magnitude: no rounding is as far off
+_ENOUGH = 1 << 16
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _LONGEST_VALUE = 100
 
@@ -26,6 +28,21 @@ def farthest(output: str, baseline: NDArray[Any], other: NDArray[Any]) -> Differ
     index = int(np.argmax(distances)) if np.max(distances) > 0 else int(np.argmax(unlike))
     first, second = (f"{value!s:.{_LONGEST_VALUE}}" for value in (before[index], after[index]))
     return Difference(output, index, first, second, _ulps(before[index], after[index]), float(distances[index]))
+
+
+def share_apart(baseline: NDArray[Any], other: NDArray[Any]) -> float:
+    """The share of numbers that lie more than a tenth of the baseline's largest magnitude apart; 0 of other types.
+
+    Args:
+        baseline, other: of one shape and type; of large ones some thousands of values, picked by chance, are compared.
+    """
+    before, after = np.ravel(baseline), np.ravel(other)
+    if before.size > _ENOUGH:
+        picked = np.random.default_rng(0).integers(before.size, size=_ENOUGH)
+        before, after = before[picked], after[picked]
+    if before.dtype.kind not in NUMBERS or not before.size or before.tobytes() == after.tobytes():
+        return 0.0
+    return float((_relative(before, after) > _APART).mean())
 
 
 def error_in_half_ulps(array: NDArray[Any], reference: NDArray[Any]) -> float:

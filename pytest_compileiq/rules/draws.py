@@ -12,6 +12,7 @@ from msgspec import Struct
 from pytest_compileiq.rules.first_calls import FirstCalls
 
 _FEWEST_PAIRS = 4  # of draws: fewer may be equal by chance
+_FEWEST_APART = 2  # draws
 _LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
 
 
@@ -43,7 +44,9 @@ class Drawn(Struct, frozen=True):
         spread: the same of the baseline's second run against its first.
         errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
         calls: what first and later calls took on another such draw; None where they were not timed.
-        written: digests of ``measure(outputs=…)`` in the baseline and in the tuned arm; empty without any.
+        written: digests of what calls write to ``measure(outputs=…)``, of the tuned arm and of the baseline's two runs;
+            empty where none ran.
+        apart: how those outputs of the tuned arm are not the baseline's; None where they are near them.
     """
 
     outputs: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class Drawn(Struct, frozen=True):
     errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     calls: FirstCalls | None = None
     written: tuple[str, ...] = ()
+    apart: str | None = None
 
 
 def why_not_computed(draws: Sequence[Drawn]) -> str | None:
@@ -61,14 +65,29 @@ def why_not_computed(draws: Sequence[Drawn]) -> str | None:
     few values can be equal by chance.
     """
     written = [draw.written for draw in draws if draw.written]
-    pairs = [(one, other) for one, other in itertools.pairwise(written) if one[0] != other[0]]
-    stale = sum(one[1] == other[1] for one, other in pairs)
+    pairs = [(one, other) for one, other in itertools.pairwise(written) if one[1] != other[1]]
+    stale = sum(one[0] == other[0] for one, other in pairs)
     if len(pairs) < _FEWEST_PAIRS or 2 * stale <= len(pairs):
         return None
     return (
         f"outputs= are the same bytes on {stale} of {len(pairs)} pairs of draws of acf.rng on which the baseline's "
         "differ: the call does not compute them from its input; do the work in every call"
     )
+
+
+def why_apart(draws: Sequence[Drawn]) -> str | None:
+    """Why the tuned arm computes something else than the baseline; None where nothing says so.
+
+    A baseline that does not repeat itself, as one with inputs of its own in each run, says nothing.
+    """
+    if any(draw.written[1:2] != draw.written[2:] for draw in draws):
+        return None
+    seen = [(draw.apart, None if draw.calls is None else draw.calls.apart) for draw in draws]
+    apart = [each for each in seen if any(each)]
+    if not apart or len(apart) < min(len(draws), _FEWEST_APART):
+        return None
+    where = f"on {len(apart)} of {len(draws)} draws, " if len(draws) > 1 else ""
+    return where + next(filter(None, apart[0]))
 
 
 def failure_bound(clean: int, confidence: float = 0.95) -> float:

@@ -49,10 +49,11 @@ class Called(Struct, frozen=True):
 
 
 class FirstCalls(Struct, frozen=True):
-    """Both arms' calls on one draw."""
+    """Both arms' calls on one draw, and how their outputs are apart: None where they are not."""
 
     baseline: Called
     tuned: Called
+    apart: str | None = None
 
     @property
     def is_usable(self) -> bool:

@@ -99,6 +99,11 @@ class CheckedArm(Struct):
                 output.write(content)
             self._known.append(Written(output, content, written))
 
+    @property
+    def written(self) -> tuple[Written, ...]:
+        """Each output with what a call writes there, in order; empty before ``learn``."""
+        return tuple(self._known or ())
+
     def expect_as_much_as(self, other: CheckedArm) -> None:
         """What the other arm writes has to be written by this one too; ``check`` judges that where it is given.
 

@@ -33,11 +33,13 @@ class Output(Protocol):
         name: ``outputs[0]``.
         item_bytes: of one value.
         size: of the whole, in bytes.
+        dtype: of one value; None where numpy has no such type.
     """
 
     name: str
     item_bytes: int
     size: int
+    dtype: np.dtype[Any] | None
 
     def now(self) -> Bytes:
         """The content: of the host's memory that memory itself, of a GPU's a copy."""
@@ -80,8 +82,10 @@ def _as_output(name: str, thing: Any) -> Output:
 
 
 class _Host:
-    def __init__(self, name: str, content: Bytes, item_bytes: int, owner: Any) -> None:
-        self.name, self.item_bytes, self.size = name, item_bytes, content.size
+    def __init__(
+        self, name: str, content: Bytes, item_bytes: int, owner: Any, dtype: np.dtype[Any] | None = None
+    ) -> None:
+        self.name, self.item_bytes, self.size, self.dtype = name, item_bytes, content.size, dtype
         self._content, self._owner = content, owner
 
     def now(self) -> Bytes:
@@ -98,8 +102,10 @@ class _Host:
 
 
 class _Gpu:
-    def __init__(self, name: str, address: int, size: int, item_bytes: int, owner: Any) -> None:
-        self.name, self.item_bytes, self.size = name, item_bytes, size
+    def __init__(
+        self, name: str, address: int, size: int, item_bytes: int, owner: Any, dtype: np.dtype[Any] | None = None
+    ) -> None:
+        self.name, self.item_bytes, self.size, self.dtype = name, item_bytes, size, dtype
         self._address, self._owner = address, owner
 
     @cached_property
@@ -137,22 +143,25 @@ def _torch(name: str, thing: Any) -> Output | None:
     item_bytes = int(thing.element_size())
     size = int(thing.numel()) * item_bytes
     _expect_bytes(name, thing, size, contiguous=bool(thing.is_contiguous()))
+    known = getattr(np, str(getattr(thing, "dtype", "")).removeprefix("torch."), None)
+    dtype = np.dtype(known) if isinstance(known, type) and issubclass(known, np.generic) else None
     if thing.is_cuda:
-        return _Gpu(name, thing.data_ptr(), size, item_bytes, thing)
-    return _Host(name, _at(thing.data_ptr(), size), item_bytes, thing)
+        return _Gpu(name, thing.data_ptr(), size, item_bytes, thing, dtype)
+    return _Host(name, _at(thing.data_ptr(), size), item_bytes, thing, dtype)
 
 
 def _on_gpu(name: str, thing: Any) -> Output | None:
     if not hasattr(thing, "__cuda_array_interface__"):
         return None
     known = thing.__cuda_array_interface__
-    item_bytes = np.dtype(known["typestr"]).itemsize
+    dtype = np.dtype(known["typestr"])
+    item_bytes = dtype.itemsize
     address, read_only = known["data"]
     size = math.prod(known["shape"]) * item_bytes
     packed = _packed_strides(known["shape"], item_bytes)
     contiguous = known.get("strides") in (None, packed)
     _expect_bytes(name, thing, size, contiguous=contiguous, writable=not read_only)
-    return _Gpu(name, address, size, item_bytes, thing)
+    return _Gpu(name, address, size, item_bytes, thing, dtype)
 
 
 def _packed_strides(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
@@ -168,12 +177,12 @@ def _in_host_memory(name: str, thing: Any) -> Output | None:
         except TypeError:
             return _by_dlpack(name, thing)
         _expect_bytes(name, thing, view.nbytes, contiguous=view.c_contiguous, writable=not view.readonly)
-        return _Host(name, np.frombuffer(thing, np.uint8), view.itemsize, thing)
+        return _Host(name, np.frombuffer(thing, np.uint8), view.itemsize, thing, np.asarray(view).dtype)
     array = thing if thing.flags.c_contiguous else thing.T
     if array.dtype.hasobject:
         raise BodyError(f"acf.measure: {name} holds Python objects: expected an array of numbers")
     _expect_bytes(name, thing, array.nbytes, contiguous=array.flags.c_contiguous, writable=array.flags.writeable)
-    return _Host(name, array.reshape(-1).view(np.uint8), array.itemsize, thing)
+    return _Host(name, array.reshape(-1).view(np.uint8), array.itemsize, thing, array.dtype)
 
 
 def _by_dlpack(name: str, thing: Any) -> Output | None:
@@ -182,7 +191,7 @@ def _by_dlpack(name: str, thing: Any) -> Output | None:
     array = np.from_dlpack(thing)
     _expect_bytes(name, thing, array.nbytes, contiguous=array.flags.c_contiguous)
     # numpy calls the memory of most frameworks read-only, since DLPack did not say what it is.
-    return _Host(name, _at(array.ctypes.data, array.nbytes), array.itemsize, (thing, array))
+    return _Host(name, _at(array.ctypes.data, array.nbytes), array.itemsize, (thing, array), array.dtype)
 
 
 def _at(address: int, size: int) -> Bytes:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.timing.flip import Flip
     from pytest_compileiq.timing.outputs import Bytes, Mask, Output
 
+_MOST_APART = 0.1  # of the values
 POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 
 
@@ -36,6 +37,24 @@ class Written(Struct):
             return None
         left = ~self.written if other.written is None else other.written & ~self.written
         return left if left.any() else None
+
+    def why_apart(self, other: Written) -> str | None:
+        """How these values are not the baseline's, in words; None where most are near them, or no numpy type."""
+        from pytest_compileiq.rules.accuracy import share_apart
+
+        if (dtype := self.output.dtype) is None or dtype != other.output.dtype or self.output.size != other.output.size:
+            return None
+        written = [arm.written for arm in (self, other) if arm.written is not None]
+        whole = [mask.reshape(-1, dtype.itemsize).all(axis=1) for mask in written]
+        own, its = (
+            arm.content.view(dtype)[whole[0] & whole[-1]] if whole else arm.content.view(dtype) for arm in (self, other)
+        )
+        if (share := share_apart(its, own)) < _MOST_APART:
+            return None
+        return (
+            f"{share:.0%} of the values in {self.output.name} differ from the baseline's by more than a tenth of its "
+            "largest value; if both are correct, define correct outputs by measure(check=…)"
+        )
 
     def poison_also(self, left: Mask | None) -> None:
         """Overwrite these bytes, too, lest the other arm's are taken for this one's."""

@@ -12,7 +12,7 @@ from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.rules.draws import Drawn, why_not_computed
+from pytest_compileiq.rules.draws import Drawn, why_apart, why_not_computed
 from pytest_compileiq.rules.first_calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
@@ -126,8 +126,10 @@ class Stressing:
         if benchmark.spec.stress == 0 or benchmark.native is not None:
             return None
         if not self.drew:
-            never_new = self._why_never_new(controls)
-            return Wrong(controls, None, never_new) if never_new else Stress(draws=0, repeats=benchmark.spec.repeats)
+            once = self._draw(controls, 0, bits_promised=False)
+            if reason := self._why_not_new([] if isinstance(once, Wrong) else [once]) or self._why_never_new(controls):
+                return Wrong(controls, None, reason)
+            return Stress(draws=0, repeats=benchmark.spec.repeats)
         self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
         promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
@@ -147,7 +149,7 @@ class Stressing:
         for workload in self.benchmark.spec.workloads:
             drawn = [of_all[workload.name] for of_all in draws if of_all is not None]
             calls = [each.calls for each in drawn if each.calls is not None]
-            if reason := why_not_computed(drawn) or why_remembered(calls):
+            if reason := why_not_computed(drawn) or why_apart(drawn) or why_remembered(calls):
                 return f"workload {workload.name!r}: {reason}"
         return None
 

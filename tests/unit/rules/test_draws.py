@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_compileiq.rules.accuracy import error_in_half_ulps, farthest
+from pytest_compileiq.rules.accuracy import error_in_half_ulps, farthest, share_apart
 from pytest_compileiq.rules.draws import (
     Drawn,
     failure_bound,
     is_less_accurate,
     median_ratio,
     sign_test,
+    why_apart,
     why_not_computed,
 )
+from pytest_compileiq.rules.first_calls import Called, FirstCalls
 
 
 @pytest.mark.parametrize("clean", [1, 8, 32, 500])
@@ -108,11 +110,23 @@ def test_an_error_below_half_an_ulp_counts_as_half_an_ulp():
 @pytest.mark.parametrize(
     ("written", "is_found"),
     [
-        pytest.param([("a", "0"), ("b", "0"), ("c", "0"), ("d", "0"), ("e", "0")], True, id="computed once for ever"),
-        pytest.param([("a", "1"), ("b", "2"), ("c", "2"), ("d", "2"), ("e", "2")], True, id="on most draws"),
-        pytest.param([("a", "1"), ("b", "2"), ("c", "2"), ("d", "3"), ("e", "3")], False, id="equal by chance"),
-        pytest.param([("a", "0")] * 8, False, id="the baseline's are the same, too"),
-        pytest.param([("a", "0"), ("b", "0"), ("c", "0"), ("d", "0")], False, id="few draws"),
+        pytest.param(
+            [("0", "a", "a"), ("0", "b", "b"), ("0", "c", "c"), ("0", "d", "d"), ("0", "e", "e")],
+            True,
+            id="computed once for ever",
+        ),
+        pytest.param(
+            [("1", "a", "a"), ("2", "b", "b"), ("2", "c", "c"), ("2", "d", "d"), ("2", "e", "e")],
+            True,
+            id="on most draws",
+        ),
+        pytest.param(
+            [("1", "a", "a"), ("2", "b", "b"), ("2", "c", "c"), ("3", "d", "d"), ("3", "e", "e")],
+            False,
+            id="equal by chance",
+        ),
+        pytest.param([("0", "a", "a")] * 8, False, id="the baseline's are the same, too"),
+        pytest.param([("0", "a", "a"), ("0", "b", "b"), ("0", "c", "c"), ("0", "d", "d")], False, id="few draws"),
         pytest.param([()] * 8, False, id="no outputs"),
     ],
 )
@@ -120,3 +134,39 @@ def test_outputs_that_do_not_follow_the_draw_are_not_computed(written, is_found)
     reason = why_not_computed([Drawn(written=each) for each in written])
     assert (reason is not None) == is_found
     assert reason is None or "on which the baseline's differ: the call does not compute them" in reason
+
+
+NEAR, FAR = (None, None), ("70% of the values", None)
+
+
+@pytest.mark.parametrize(
+    ("apart", "baselines", "reason"),
+    [
+        pytest.param([FAR, NEAR, FAR], "aa", "on 2 of 3 draws, 70% of the values", id="on two draws"),
+        pytest.param([NEAR, (None, "80%"), (None, "90%")], "aa", "on 2 of 3 draws, 80%", id="where calls were timed"),
+        pytest.param([FAR], "aa", "70% of the values", id="on the only draw"),
+        pytest.param([FAR, NEAR, NEAR], "aa", None, id="once among several draws"),
+        pytest.param([FAR, FAR, FAR], "ab", None, id="the baseline does not repeat itself"),
+        pytest.param([], "aa", None, id="no draw"),
+    ],
+)
+def test_outputs_far_from_the_baselines_are_something_else(apart, baselines, reason):
+    called = Called(1.0, 1.0, 1.0)
+    draws = [
+        Drawn(apart=own, calls=FirstCalls(called, called, first), written=("t", *baselines)) for own, first in apart
+    ]
+    assert why_apart(draws) == reason
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other", "share"),
+    [
+        ([0.0, 10.0, 5.0, np.nan], [0.9, 10.0, 5.0, np.nan], 0),
+        ([0.0, 10.0, 5.0, 1.0], [1.1, 10.0, np.nan, 1.0], 0.5),
+        (np.arange(1 << 20), np.where(np.arange(1 << 20) % 2, np.arange(1 << 20), -(1 << 20)), 0.5),
+        (np.array([b"ab"]), np.array([b"cd"]), 0),
+        (np.array([], np.float32), np.array([], np.float32), 0),
+    ],
+)
+def test_share_of_values_that_are_far_apart(baseline, other, share):
+    assert share_apart(np.asarray(baseline), np.asarray(other)) == pytest.approx(share, abs=0.01)

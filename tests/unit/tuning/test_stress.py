@@ -75,10 +75,16 @@ def test_a_baseline_that_fails_only_after_the_tuned_arm_ran_in_its_process_is_th
     assert isinstance(stress.hold(FAST), Wrong)
 
 
-def test_a_body_that_does_not_read_the_random_source_is_held_to_first_calls_of_copies_alone(tmp_path):
+def test_a_body_that_does_not_read_the_random_source_runs_once_as_each_arm_and_is_held_to_copies(tmp_path):
     pool, stress = stressing(tmp_path, failing_on(1), drew=False)
     assert stress.hold(FAST) == Stress(draws=0)
-    assert pool.asked == [("first_calls", 0, "-fast\n")]
+    assert pool.asked == [("draw", 0, "-fast\n"), ("first_calls", 0, "-fast\n")]
+
+
+def test_outputs_that_are_not_the_baselines_refuse_a_body_without_draws_too(tmp_path):
+    pool, stress = stressing(tmp_path, lambda *_: Drawn(apart="70% of the values differ"), drew=False)
+    assert stress.hold(FAST).reason.endswith("70% of the values differ")
+    assert pool.asked == [("draw", 0, "-fast\n")]
 
 
 @pytest.mark.parametrize(("first", "rounds"), [(4, 5), (1, 16)])
@@ -111,7 +117,7 @@ def test_long_bodies_get_fewer_draws_and_never_less_than_the_floor(tmp_path):
     seconds = iter(range(0, 10_000, 25))
     pool, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds), drew=False)
     pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3, 1e-4, 1e-4))
-    assert isinstance(stress.hold(FAST), Wrong) and len(pool.asked) == FLOOR + 1
+    assert isinstance(stress.hold(FAST), Wrong) and len(pool.asked) == 1 + FLOOR + 1
 
 
 def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
@@ -186,10 +192,10 @@ def test_draws_are_held_to_the_baseline_s_bits_where_the_controls_promise_them(t
     assert asked == {promised}
 
 
-def test_a_body_that_draws_nothing_is_not_drawn_for_and_its_claim_says_so(project):
+def test_a_body_that_draws_nothing_runs_once_as_each_arm_and_its_claim_says_so(project):
     pool = FakePool(seconds=GAIN)
     report = project.tune(pool)
-    assert {what for what, *_ in pool.asked} & {"draw", "first_calls"} == {"first_calls"}
+    assert {seed for what, seed, *_ in pool.asked if what == "draw"} == {0}
     assert project.store.read("kernel", FAKE).claims[0].stress == Stress(draws=0)
     assert not [note for note in report.notes if "stress" in note]
 
