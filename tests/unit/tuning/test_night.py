@@ -120,7 +120,7 @@ def test_several_devices_serve_a_benchmark_each_and_share_one_budget(project):
         [entry(project, name) for name in names],
     )  # fmt: skip
     night.spend()
-    assert verdicts(night) == dict.fromkeys(names, Verdict.TUNED)
+    assert verdicts(night) == dict.fromkeys(names, Verdict.TUNED), night.endings
     assert sum(row.evaluations for row in night.report().rows) <= 40
     assert set.union(*crews.values()) == {"first", "second"}
 
