@@ -285,7 +285,7 @@ class Session:
         """End what is under way, and all that the run holds."""
         if self._side_by_side is not None:
             if self._side_by_side.cancel():
-                self._held.close_cluster()  # nothing else ends what is under way
+                self._held.close_transport()  # nothing else ends what is under way
             self._side_by_side.close()
         self._side_by_side = None
         self._held.close()

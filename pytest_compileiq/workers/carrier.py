@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.workers.messages import Answer, Order, Start
 
@@ -63,6 +64,24 @@ class Line(Protocol):
 
     def kill(self) -> None:
         """End it now, with all that it started in its process group."""
+
+
+class Transport(Protocol):
+    """Carriers to other machines, for one run."""
+
+    @property
+    def carriers(self) -> Sequence[Carrier]:
+        """One carrier to each device that the run began with."""
+
+    def afar(self, nodeid: str) -> Afar:
+        """What other machines do for the test ``nodeid``.
+
+        Raises:
+            EnvironmentFault: no machine can build it.
+        """
+
+    def close(self) -> None:
+        """End what is under way there; closing twice does nothing more."""
 
 
 class Launches(Protocol):

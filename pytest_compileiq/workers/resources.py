@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_compileiq import rooms
 from pytest_compileiq.benchmark.afar import HERE
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
@@ -21,15 +21,12 @@ from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.printing import Terminal
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.carrier import Carrier
+from pytest_compileiq.workers.carrier import Carrier, Transport
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.local import LocalCarrier
 from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
-
-if TYPE_CHECKING:
-    from pytest_compileiq.workers.cluster import Cluster
 
 
 class Resources:
@@ -44,7 +41,7 @@ class Resources:
         self._config = config
         self._settings = settings
         self._slots = threading.BoundedSemaphore(settings.jobs)
-        self._cluster: Cluster | None = None
+        self._transport: Transport | None = None
 
     @cached_property
     def pools(self) -> Sequence[Pool]:
@@ -62,24 +59,24 @@ class Resources:
 
     def benchmark(self, item: pytest.Item) -> TunedBenchmark:
         """``item`` as it is built and measured in this run; raises as ``make_benchmark``."""
-        afar = self._cluster.afar(item.nodeid) if self._cluster is not None else HERE
+        afar = self._transport.afar(item.nodeid) if self._transport is not None else HERE
         return make_benchmark(
             item, rootdir=self._settings.rootdir, build_dir=self._guard.folder, cached=self._cached_builds,
             slots=self._slots, afar=afar,
         )  # fmt: skip
 
-    def close_cluster(self) -> None:
+    def close_transport(self) -> None:
         """End the cluster, and so what is under way on its devices."""
-        if self._cluster is not None:
-            self._cluster.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""
         held = vars(self)
         for pool in held.pop("pools", ()):
             pool.close()
-        self.close_cluster()
-        self._cluster = None
+        self.close_transport()
+        self._transport = None
         if "_guard" in held:
             held.pop("_guard").close()
         if (cached := held.pop("_cached_builds", None)) is not None:
@@ -102,12 +99,10 @@ class Resources:
         root, guard, where = self._config.rootpath, self._guard, self._settings.where
         if where is None:
             return [LocalCarrier(root, guard, guard.folder)]
-        from pytest_compileiq.workers.cluster import Cluster
-        from pytest_compileiq.workers.ray_carrier import RayCarrier
-
-        cluster = Cluster(root, guard, where, Terminal(self._config).say, start, self._kinds())
-        self._cluster = cluster
-        return [RayCarrier(cluster, home) for home in range(len(cluster.places))]
+        say = Terminal(self._config).say
+        transport: Transport = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
+        self._transport = transport
+        return transport.carriers
 
     def _kinds(self) -> frozenset[str]:
         """The kinds of devices that the run measures on, as far as its tests can be read."""

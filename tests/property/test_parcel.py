@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.msgpack import encode
 
-from pytest_compileiq.workers import parcel
-from pytest_compileiq.workers.parcel import Arrivals, Entry, Piece, Spoilt, packed
+from pytest_compileiq.ray import parcel
+from pytest_compileiq.ray.parcel import Arrivals, Entry, Piece, Spoilt, packed
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")

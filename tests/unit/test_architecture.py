@@ -32,6 +32,7 @@ VALUES = (
     "named_options",
     "outcome",
     "proven_code",
+    "rooms",
     "sample_table",
     "slot_start",
     "space",
@@ -40,6 +41,7 @@ VALUES = (
     "stressed",
     "tally",
 )
+APART = ("ray",)  # rooms that the core does not know
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES
@@ -132,6 +134,25 @@ def test_faces_are_imported_by_faces_alone():
 
 def test_nothing_imports_the_command():
     assert not {room: others["cli"] for room, others in between_rooms().items() if "cli" in others}
+
+
+def test_nothing_imports_a_room_that_the_core_does_not_know():
+    importers = {
+        (room, other): where
+        for room, others in between_rooms().items()
+        for other, where in others.items()
+        if other in APART
+    }
+    assert not importers
+
+
+def test_every_module_that_rooms_names_is_in_a_room_that_the_core_does_not_know():
+    named = [
+        node.value
+        for node in ast.walk(tree_of(PACKAGE / "rooms.py"))
+        if isinstance(node, ast.Constant) and f"pytest_compileiq.{node.value}" in MODULES
+    ]
+    assert {name.partition(".")[0] for name in named} == set(APART)
 
 
 def test_a_module_fits_in_the_head():

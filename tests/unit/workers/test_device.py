@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.workers import device as device_module
-from pytest_compileiq.workers.device import Device, Ended
+from pytest_compileiq.ray import device as device_module
+from pytest_compileiq.ray.device import Device, Ended
+from pytest_compileiq.ray.parcel import packed
 from pytest_compileiq.workers.messages import Failed, Quit, Ready, Start, decode_answer, encode
-from pytest_compileiq.workers.parcel import packed
 from tests.files import write_files
 from tests.waiting import wait_until
 
@@ -107,7 +107,7 @@ def test_what_a_machine_was_set_up_with_is_that_of_its_raylet_and_not_what_ray_a
 
 UNHEARD = """
 import sys, time
-from pytest_compileiq.workers import device
+from pytest_compileiq.ray import device
 device.UNHEARD_S = 0.1
 device.Device(sys.argv[1], sys.argv[1], sys.argv[1])
 time.sleep(60)

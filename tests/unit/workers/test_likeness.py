@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from pytest_compileiq.workers import likeness
-from pytest_compileiq.workers.likeness import here, why_unlike
+from pytest_compileiq.ray import likeness
+from pytest_compileiq.ray.likeness import here, why_unlike
 
 
 def test_a_node_that_has_the_same_is_like_its_driver():

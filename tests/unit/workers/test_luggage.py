@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from pytest_compileiq.ray import luggage as luggage_module
+from pytest_compileiq.ray.device import Device
+from pytest_compileiq.ray.luggage import Deliveries, Luggage
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers import luggage as luggage_module
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.device import Device
-from pytest_compileiq.workers.luggage import Deliveries, Luggage
 from tests.files import write_files
 
 

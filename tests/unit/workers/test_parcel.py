@@ -7,8 +7,8 @@ import hashlib
 import pytest
 from msgspec.msgpack import encode
 
-from pytest_compileiq.workers import parcel as parcel_module
-from pytest_compileiq.workers.parcel import Arrivals, Entry, Piece, Spoilt, packed
+from pytest_compileiq.ray import parcel as parcel_module
+from pytest_compileiq.ray.parcel import Arrivals, Entry, Piece, Spoilt, packed
 from tests.files import write_files
 
 DATA = b"data"

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_compileiq.ray import cluster as cluster_module
+from pytest_compileiq.ray import place as place_module
+from pytest_compileiq.ray import transport as carrier_module
+from pytest_compileiq.ray.cluster import Cluster
+from pytest_compileiq.ray.transport import RayCarrier
 from pytest_compileiq.timing.base import Device, Measures
-from pytest_compileiq.workers import cluster as cluster_module
-from pytest_compileiq.workers import place as place_module
-from pytest_compileiq.workers import ray_carrier as carrier_module
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.cluster import Cluster
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.ray_carrier import RayCarrier
 
 START = Start(".", (), {}, (), (None,), {})
 CPU = Device("EPYC", "x86_64")

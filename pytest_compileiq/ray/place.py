@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pytest_compileiq.ray.joined import Node, name_of
+from pytest_compileiq.ray.luggage import Luggage
+from pytest_compileiq.ray.remote import RemoteDevice
 from pytest_compileiq.timing.base import Device
-from pytest_compileiq.workers.luggage import Luggage
-from pytest_compileiq.workers.ray_cluster import Node, name_of
-from pytest_compileiq.workers.remote import RemoteDevice
 
 
 @dataclass

@@ -16,11 +16,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from pytest_compileiq.ray.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
+from pytest_compileiq.ray.joined import what_ray_says
+from pytest_compileiq.ray.luggage import Deliveries, Luggage
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
-from pytest_compileiq.workers.luggage import Deliveries, Luggage
 from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
-from pytest_compileiq.workers.ray_cluster import what_ray_says
 
 _POLL_S = 1.0
 _STOP_S = 10.0

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.ray.parcel import Parcel, packed
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.vcs import listed_files
-from pytest_compileiq.workers.parcel import Parcel, packed
 
 OWN_DISTRIBUTION = "pytest-compileiq"
 LARGE_BYTES = 100 * 2**20

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from pytest_compileiq.ray.device import BUILDS
+from pytest_compileiq.ray.parcel import Parcel, packed
+from pytest_compileiq.ray.project import expect_own_code, pack_project
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.device import BUILDS
-from pytest_compileiq.workers.parcel import Parcel, packed
-from pytest_compileiq.workers.project import expect_own_code, pack_project
 from pytest_compileiq.workers.start import LIBRARIES
 
 

@@ -15,17 +15,9 @@ from pathlib import Path
 from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
-from pytest_compileiq.spelling import quantity
-from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
-from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.timing.base import Measures
-from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
-from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.device import CALLS_AT_ONCE
-from pytest_compileiq.workers.luggage import Luggage
-from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.place import Place, named
-from pytest_compileiq.workers.ray_cluster import (
+from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes
+from pytest_compileiq.ray.device import CALLS_AT_ONCE
+from pytest_compileiq.ray.joined import (
     OWN,
     Node,
     connect,
@@ -35,7 +27,15 @@ from pytest_compileiq.workers.ray_cluster import (
     own_node,
     unlike_nodes,
 )
-from pytest_compileiq.workers.remote import RemoteDevice
+from pytest_compileiq.ray.luggage import Luggage
+from pytest_compileiq.ray.place import Place, named
+from pytest_compileiq.ray.remote import RemoteDevice
+from pytest_compileiq.spelling import quantity
+from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
+from pytest_compileiq.system.processor_turn import ProcessorTurn
+from pytest_compileiq.timing.base import Measures
+from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.messages import Start
 
 _BEAT_S = 5.0
 _LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them

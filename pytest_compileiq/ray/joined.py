@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from pytest_compileiq.errors import EnvironmentFault, install
+from pytest_compileiq.ray import likeness
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers import likeness
 
 OWN = "ray"
 _OBJECT_STORE_BYTES = 100 * 2**20  # of a cluster of its own: answers are small

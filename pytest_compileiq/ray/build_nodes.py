@@ -18,11 +18,11 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
+from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
 from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags, NamesHost
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
-from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
 from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
 
 

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
-from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
-from pytest_compileiq.workers.cluster import Cluster
+from pytest_compileiq.benchmark.afar import Afar
+from pytest_compileiq.ray.cluster import Cluster
+from pytest_compileiq.ray.place import Place
+from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
+from pytest_compileiq.system.process import Guard
+from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, Transport, WorkerDied
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.place import Place
-from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
+
+
+def open_transport(
+    root: Path, guard: Guard, where: str, say: Callable[[str], None], start: Start, kinds: frozenset[str]
+) -> Transport:
+    """The devices of the cluster ``where``, for one run; raises as ``Cluster``."""
+    return RayTransport(Cluster(root, guard, where, say, start, kinds))
+
+
+@dataclass(frozen=True)
+class RayTransport:
+    """A run's part in a cluster."""
+
+    cluster: Cluster
+
+    @property
+    def carriers(self) -> Sequence[RayCarrier]:
+        """One carrier to each device that the run began with."""
+        return [RayCarrier(self.cluster, home) for home in range(len(self.cluster.places))]
+
+    def afar(self, nodeid: str) -> Afar:
+        """As ``Cluster.afar``."""
+        return self.cluster.afar(nodeid)
+
+    def close(self) -> None:
+        """As ``Cluster.close``."""
+        self.cluster.close()
 
 
 @dataclass

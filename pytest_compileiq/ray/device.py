@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import fault_of
+from pytest_compileiq.ray.parcel import Arrivals, Spoilt
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.base import Measures
@@ -26,7 +27,6 @@ from pytest_compileiq.timing.registry import measures
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
-from pytest_compileiq.workers.parcel import Arrivals, Spoilt
 from pytest_compileiq.workers.start import environment_on
 
 UNHEARD_S = 60.0

@@ -1,0 +1,1 @@
+"""Workers on the devices of a Ray cluster: a transport, which ``rooms`` names and nothing imports."""
