@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from captured import BUNDLE, KERNELS, build, capture, copied, machine_and_load
-from pytest_compileiq.store.captures import Bundle
-from pytest_compileiq.toolchains.captured.in_turn import CallsInTurn
-from pytest_compileiq.toolchains.captured.replay import RecordedKernel
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.toolchain.in_turn import CallsInTurn
+from pytest_compileiq.capture.toolchain.replay import RecordedKernel
 
 WRITTEN = np.zeros(16 << 20, np.uint8)
 

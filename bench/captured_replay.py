@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from pytest_compileiq.store.captures import Bundle
-from pytest_compileiq.toolchains.captured.replay import RecordedKernel
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.toolchain.replay import RecordedKernel
 
 SLOTS, SAMPLES = 8, 5  # four quads of two slots for each arm, as in the gate's blocks
 

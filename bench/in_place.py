@@ -16,11 +16,11 @@ import tempfile
 from pathlib import Path
 
 from captured import BUNDLE, LIBRARY, build, capture, copied, machine_and_load
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.in_place import Gain
+from pytest_compileiq.capture.in_place_verdict import gain_of
 from pytest_compileiq.capture.program import python_program, watch
 from pytest_compileiq.capture.validate import TunedKernel, routing
-from pytest_compileiq.in_place import Gain
-from pytest_compileiq.rules.in_place import gain_of
-from pytest_compileiq.store.captures import Bundle
 
 ARMS = {"equal": ("-O2", "-O2"), "other": ("-O2", "-O3 -march=native")}
 CLAIMED = (1.02, 1.05, 1.1)

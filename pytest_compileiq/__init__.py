@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pytest_compileiq.benchmark.fixture import Build as Build
     from pytest_compileiq.benchmark.marker import maximize as maximize
     from pytest_compileiq.benchmark.marker import minimize as minimize
+    from pytest_compileiq.capture.toolchain.marker import Captured as Captured
     from pytest_compileiq.space import NvccSearchSpace as NvccSearchSpace
     from pytest_compileiq.space import PtxasSearchSpace as PtxasSearchSpace
     from pytest_compileiq.space import choice as choice
     from pytest_compileiq.space import literal as literal
     from pytest_compileiq.space import log_sampling as log_sampling
     from pytest_compileiq.space import range as range  # CompileIQ's name
-    from pytest_compileiq.toolchains.captured.marker import Captured as Captured
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
     from pytest_compileiq.toolchains.command.marker import Command as Command
     from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Acf": "benchmark.fixture",
     "Build": "benchmark.fixture",
-    "Captured": "toolchains.captured.marker",
+    "Captured": "capture.toolchain.marker",
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
     "DeviceArray": "toolchains.nvidia.device_array",

@@ -7,14 +7,32 @@ milliseconds.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
+_VERBS = {"capture": "capture.verb", "history": "history.verb"}
 _TRANSPORT = "ray.transport"
+_PAST, _PAST_DIRECTORY = "history.beside", "acf-history"
+
+
+def verbs() -> tuple[str, ...]:
+    """The verbs of the ``acf`` command that rooms have."""
+    return tuple(_VERBS)
+
+
+def verb(name: str) -> ModuleType:
+    """The module whose ``add_verbs`` adds the verb ``name``, one of ``verbs()``, to the ``acf`` command."""
+    return _imported(_VERBS[name])
 
 
 def transport() -> ModuleType:
     """The module whose ``open_transport`` gives a run's workers on other machines (``workers.carrier.Transport``)."""
     return _imported(_TRANSPORT)
+
+
+def past(root: Path) -> ModuleType | None:
+    """The module whose ``with_history`` and ``page_parts`` tell earlier runs of a project; None where it keeps none."""
+    return _imported(_PAST) if (root / _PAST_DIRECTORY).exists() else None
 
 
 def _imported(name: str) -> ModuleType:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 
 MOST_NAMED = 5  # files, functions or tests in one sentence; a toolkit that moved would name hundreds
+_NO_NAME = re.compile(r"\W")
 _CLOSE = 0.6  # difflib's ratio, and its own default
 _BEGIN_OF_TIME_S = -62_135_596_800  # the year 1
 END_OF_TIME_S = 253_402_300_799  # Unix time: the last second of the year 9999, beyond which no calendar here goes
@@ -44,3 +46,8 @@ def quantity(count: int, what: str) -> str:
     if what.endswith("y"):
         return f"{count} {what[:-1]}ies"
     return f"{count} {what}{'es' if what.endswith(('ch', 's')) else 's'}"
+
+
+def test_name(kernel: str) -> str:
+    """The name of a test of ``kernel``."""
+    return f"test_{_NO_NAME.sub('_', kernel)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from pytest_compileiq.store.captures import Bundle, Kernel
-from pytest_compileiq.store.recorded_calls import Call, Number
+from pytest_compileiq.capture.bundle import Bundle, Kernel
+from pytest_compileiq.capture.recorded_calls import Call, Number
 
 _PAGE = 4096
 _BY_CODE = {kind._type_: kind for kind in (ctypes.c_int, ctypes.c_long, ctypes.c_double, ctypes.c_float)}

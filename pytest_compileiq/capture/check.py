@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle import Bundle, Kernel, KernelShape, UnrecordedShape
 from pytest_compileiq.capture.inside.shapes import is_of
 from pytest_compileiq.capture.program import Calls, Watched
 from pytest_compileiq.capture.rank import Shape, few_shapes
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.store.captures import Bundle, Kernel, KernelShape, UnrecordedShape
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from pytest_compileiq.capture.bundle import DATA, SCHEMA, Kernel, KernelShape, UnrecordedShape
 from pytest_compileiq.capture.program import Calls, Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape, few_shapes
-from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape, UnrecordedShape
-from pytest_compileiq.store.recorded_calls import fitting
+from pytest_compileiq.capture.recorded_calls import fitting
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle_launches import LaunchedKernel, Specialisation
 from pytest_compileiq.capture.launches import Account, ranked, text_of
-from pytest_compileiq.store.captured_launches import LaunchedKernel, Specialisation
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.capture.inside.triton_door import SCHEMA as ACCOUNT_SCHEMA
-from pytest_compileiq.capture.program import NotWatched, contents, launches_file
-from pytest_compileiq.store.captured_launches import (
-    LARGEST_PTX,
+from pytest_compileiq.capture.bundle import DATA
+from pytest_compileiq.capture.bundle_launches import (
     SCHEMA,
     Launch,
     LaunchedKernel,
@@ -26,7 +24,9 @@ from pytest_compileiq.store.captured_launches import (
     Specialisation,
     fault_in,
 )
-from pytest_compileiq.store.captures import DATA
+from pytest_compileiq.capture.inside.triton_door import SCHEMA as ACCOUNT_SCHEMA
+from pytest_compileiq.capture.program import NotWatched, contents, launches_file
+from pytest_compileiq.store.ptx_anneal import LARGEST_PTX
 from pytest_compileiq.system.files import Unfit, read_regular
 
 _LARGEST_ACCOUNT = 64 << 20

@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from pytest_compileiq.capture.bundle import LARGEST_CONTENT
 from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.inside.tally import SCHEMA
+from pytest_compileiq.capture.recorded_calls import Call
 from pytest_compileiq.errors import CompileIQError, UserError
-from pytest_compileiq.store.captures import LARGEST_CONTENT
-from pytest_compileiq.store.recorded_calls import Call
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
 

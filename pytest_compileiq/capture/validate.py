@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle import Kernel
+from pytest_compileiq.capture.in_place import DiffersInPlace, InPlace, WorkloadInPlace
+from pytest_compileiq.capture.in_place_verdict import gain_of, is_allowed
 from pytest_compileiq.capture.program import Routed, Series
 from pytest_compileiq.capture.rank import Shape
-from pytest_compileiq.in_place import DiffersInPlace, InPlace, WorkloadInPlace
-from pytest_compileiq.rules.in_place import gain_of, is_allowed
-from pytest_compileiq.store.captures import Kernel
 
 BASELINE, TUNED = 0, 1
 

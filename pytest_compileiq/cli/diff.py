@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_compileiq import rooms
 from pytest_compileiq.cli.locate import store_root
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.system.files import Unfit, read_regular
@@ -32,17 +33,16 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from pytest_compileiq.history.lines import added_lines
     from pytest_compileiq.report.change import change_json, terminal_lines
-    from pytest_compileiq.report.history import with_history
     from pytest_compileiq.report.markdown import markdown_text
     from pytest_compileiq.review.compare import review
     from pytest_compileiq.store.store import Store
 
     store = Store(store_root(options))
     result = review(store, options.span)
-    lines = added_lines(store, {change.name for change in result.changes})
-    parts = result.base, result.head, with_history(result.changes, lines), result.strays
+    past = rooms.past(store.root.parent)
+    changes = result.changes if past is None else past.with_history(result.changes, store)
+    parts = result.base, result.head, changes, result.strays
     if options.format == "terminal":
         say(*terminal_lines(*parts))
     else:

@@ -12,8 +12,7 @@ from pytest_compileiq.cli.first_build import c_build, cuda_build, seen
 from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel, look
 from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_new, write_starter
 from pytest_compileiq.errors import EnvironmentFault, UserError
-from pytest_compileiq.report.captured_test import test_name
-from pytest_compileiq.spelling import did_you_mean, first_of, quantity
+from pytest_compileiq.spelling import did_you_mean, first_of, quantity, test_name
 from pytest_compileiq.system.project_settings import FILES, settings_of
 from pytest_compileiq.toolchains.base import Place
 

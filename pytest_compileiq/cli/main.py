@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_compileiq import __version__
+from pytest_compileiq import __version__, rooms
 from pytest_compileiq.cli import (
     cache,
-    capture,
     diff,
     expect,
-    history,
     imports,
     inspect,
     lifecycle,
@@ -61,7 +60,7 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``acf``; returns the exit code, as `acf --help` lists them."""
-    parser = _parser()
+    parser = _parser(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(arguments)
     if options.verb is None:
         parser.print_help()
@@ -97,7 +96,7 @@ class _Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="acf",
         usage="acf [-h] [--version] [--acf-dir DIR] VERB ...",
@@ -109,8 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     parser.set_defaults(verb=None)
     verbs = parser.add_subparsers(dest="verb_name", prog="acf", metavar="VERB", help=argparse.SUPPRESS)
-    for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
+    for family in (inspect, diff, project, report, ship, imports, expect, lifecycle, cache):
         family.add_verbs(verbs)
+    for verb in rooms.verbs():
+        if verb in arguments:
+            rooms.verb(verb).add_verbs(verbs)
+        else:
+            verbs.add_parser(verb)  # a name that --help and a misspelt verb need
     for task in VERBS.values():
         for verb, does in task.items():
             verbs.choices[verb].description = verbs.choices[verb].description or f"{does[0].upper()}{does[1:]}."

@@ -10,10 +10,10 @@ from pytest_compileiq.errors import EnvironmentFault, NotAsked
 from pytest_compileiq.history.archive import DIRECTORY, Archive
 from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
 from pytest_compileiq.history.lifetimes import Lifetime, lifetimes_of
+from pytest_compileiq.history.moves import Move, moves_of
 from pytest_compileiq.history.observation import Observation
 from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
-from pytest_compileiq.rules.moves import Move, moves_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.parallel import spread
 

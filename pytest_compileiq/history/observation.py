@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
+from pytest_compileiq.history.moves import Run
 from pytest_compileiq.model import Direction, Target
 from pytest_compileiq.outcome import End, Verdict
-from pytest_compileiq.rules.moves import Run
 from pytest_compileiq.spelling import utc
 from pytest_compileiq.stored import Array, Digest, Finite, Name, Ratio, Stored, Text
 

@@ -19,6 +19,8 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.system.files import Unfit, read_regular
 
+LARGEST_PTX = 64 << 20
+
 _ARCH = re.compile(r"sm_\d{2,4}[af]?")
 _FILE = re.compile(r"(?P<ptx>[0-9a-f]{64})(?:\.(?P<ptxas>[0-9A-Za-z._]{1,32}))?\.acf")
 _SECTION = re.compile(r"\s*\.section\s+(\S+)")

@@ -30,7 +30,8 @@ def test_acf_alone_lists_every_verb_once_by_task_and_exit_codes(capsys):
     said = capsys.readouterr().out
     assert "\nbuild and ship:\n  flags          print the options that apply an artifact\n" in said
     assert "exit codes: 0 healthy, 1 unhealthy, 2 wrong call" in said
-    families = "".join(path.read_text("utf-8") for path in Path(cli.__file__).parent.glob("*.py"))
+    package = Path(cli.__file__).parents[1]
+    families = "".join(path.read_text("utf-8") for path in (*package.glob("cli/*.py"), *package.glob("*/verb.py")))
     assert sorted(re.findall(r"^  ([a-z][a-z-]+) +", said, re.MULTILINE)) == sorted(
         re.findall(r'verbs\.add_parser\(\s*"([a-z-]+)"', families)
     )
@@ -110,8 +111,8 @@ def test_a_missing_store_and_a_corrupt_artifact_are_sentences(here, capsys, tmp_
 
 def loaded_by(*arguments: str) -> str:
     """Which heavy packages a process of its own loads for ``acf``."""
-    code = "import sys\nfrom pytest_compileiq.cli.main import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-    code += "print([name for name in ('numpy', 'scipy', 'rich', 'git', 'pydantic') if name in sys.modules])"
+    code = "import sys\nROOMS = ['pytest_compileiq.' + room for room in ('capture', 'history', 'ray')]\nfrom pytest_compileiq.cli.main import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+    code += "print([name for name in ('numpy', 'scipy', 'rich', 'git', 'pydantic', *ROOMS) if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1]
 

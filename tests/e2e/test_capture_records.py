@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.store.captures import Bundle
+from pytest_compileiq.capture.bundle import Bundle
 from tests.files import write_files
 from tests.projects import Project
 from tests.recorded_calls import made_again

@@ -5,7 +5,6 @@ one that hangs, dies or eats memory costs the process, and the next one goes on 
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import itertools
 import os
@@ -262,9 +261,11 @@ def _remember_claims() -> None:
 
 def _remember_the_parser() -> None:
     """Half of a quick verb's time is argparse's making of its parser, which no store changes."""
+    from pytest_compileiq import rooms
     from pytest_compileiq.cli import main as cli
 
-    cli._parser = functools.cache(cli._parser)
+    whole = cli._parser(rooms.verbs())
+    cli._parser = lambda _arguments: whole
 
 
 def _called(argv: list[str], watch: _Watch) -> Call:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
-from pytest_compileiq import __version__
-from pytest_compileiq.history.lines import Line, added_lines, of_artifact
+from pytest_compileiq import __version__, rooms
 from pytest_compileiq.outcome import ItemReport, RunReport
 from pytest_compileiq.report.committed import Committed, Key, read_committed
 from pytest_compileiq.report.html.charts import interval_domain
@@ -29,8 +28,9 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
         OSError: the file cannot be written.
     """
     committed = read_committed(store, {(item.name, item.target) for item in report.items if item.name and item.target})
-    lines = added_lines(store, {item.name for item in report.items})
-    page = render_page(report, committed, environment_of(store.root), title=title, lines=lines)
+    past = rooms.past(store.root.parent)
+    parts_of = _nothing if past is None else past.page_parts(store, {item.name for item in report.items})
+    page = render_page(report, committed, environment_of(store.root), title=title, parts_of=parts_of)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_output(path, page)
 
@@ -47,21 +47,29 @@ def environment_of(root: Path) -> dict[str, str]:
     }
 
 
+def _nothing(_name: str, _target: str, _ident: str) -> list[Html]:
+    return []
+
+
 def render_page(
     report: RunReport,
     committed: Mapping[Key, Committed],
     environment: Mapping[str, str],
     *,
     title: str,
-    lines: Sequence[Line] = (),
+    parts_of: Callable[[str, str, str], list[Html]] = _nothing,
 ) -> str:
-    """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped."""
+    """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped.
+
+    Args:
+        parts_of: (artifact, target, prefix of ids) → more to say of it.
+    """
     items = in_order(report.items)
     idents = [f"artifact-{place}" for place in range(1, len(items) + 1)]
     domain = interval_domain([ratio for item in items for ratio in _ratios(item, committed)])
     sections = [
         artifact_section(
-            item, committed.get((item.name, item.target)), ident, domain, of_artifact(lines, item.name, item.target)
+            item, committed.get((item.name, item.target)), ident, domain, parts_of(item.name, item.target, ident)
         )
         for item, ident in zip(items, idents, strict=True)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.history.lines import Line
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.report.artifact import made_by
@@ -15,7 +14,6 @@ from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.html.charts import convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.html.drawing import Chart
 from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
 from pytest_compileiq.report.kept_controls import (
@@ -40,21 +38,20 @@ Domain = tuple[float, float]
 
 
 def artifact_section(
-    item: ItemReport, committed: Committed | None, ident: str, domain: Domain, lines: Sequence[Line] = ()
+    item: ItemReport, committed: Committed | None, ident: str, domain: Domain, more: Sequence[Html] = ()
 ) -> Html:
     """Everything that the page says about one item.
 
     Args:
         ident: a prefix of element ids, unique in the page.
         domain: the common axis of all intervals.
-        lines: its history, where one was added.
+        more: to be said after its claims.
     """
     heading = tag("h3", item.name, " ", tag("span", item.target, class_="target"), " ", badge(item), id=f"{ident}-h")
     parts = [heading, *_found(item)]
     if committed is not None:
         parts += _of_artifact(committed, ident, domain)
-    for number, line in enumerate(lines[:MAX_CHARTED_CLAIMS]):
-        parts += line_parts(line, f"{ident}-{number}h")
+    parts += more
     back = tag("p", tag("a", "Back to the verdicts", href="#verdicts"), class_="back")
     return tag("article", *parts, back, id=ident, aria_labelledby=f"{ident}-h", tabindex="-1")
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from pytest_compileiq.capture.bundle_launches import Launch, Ptx
 from pytest_compileiq.capture.launch_check import compared
 from pytest_compileiq.capture.launches import NOTHING, Account, Compiled, named, ranked, read_account, that_lead
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
-from pytest_compileiq.store.captured_launches import Launch, Ptx
 
 DIGESTS = {letter: letter * 64 for letter in "abc"}
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.in_place import DiffersInPlace, Gain, InPlace, WorkloadInPlace
-from pytest_compileiq.rules.in_place import (
+from pytest_compileiq.capture.in_place import DiffersInPlace, Gain, InPlace, WorkloadInPlace
+from pytest_compileiq.capture.in_place_verdict import (
     FEWEST_PAIRS,
     gain_of,
     is_against,
@@ -22,6 +21,7 @@ from pytest_compileiq.rules.in_place import (
     slower_in,
     wrong_in,
 )
+from pytest_compileiq.decision_record import DecisionRecord
 from tests.unit.artifacts import measured_claim
 
 RECORD = InPlace(program="python serve.py", device="cpu", compared=9, output="same")

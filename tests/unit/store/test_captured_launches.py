@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.captured_launches import (
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.bundle_launches import (
     LAUNCHES_FILE,
     Launch,
     LaunchedKernel,
@@ -19,7 +19,7 @@ from pytest_compileiq.store.captured_launches import (
     read,
     write,
 )
-from pytest_compileiq.store.captures import Bundle
+from pytest_compileiq.errors import StoreError
 
 TEXT = b".version 9.3\n.visible .entry f() { ret; }\n"
 PTX = Ptx(hashlib.sha256(TEXT).hexdigest(), len(TEXT))

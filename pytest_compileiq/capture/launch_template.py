@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_compileiq.report.captured_test import test_name
-from pytest_compileiq.report.launches import told_of_launch
-from pytest_compileiq.spelling import quantity
-from pytest_compileiq.store.captured_launches import LaunchedKernel, Specialisation, calls_by_frequency
+from pytest_compileiq.capture.bundle_launches import LaunchedKernel, Specialisation, calls_by_frequency
+from pytest_compileiq.capture.launches_report import told_of_launch
+from pytest_compileiq.spelling import quantity, test_name
 from pytest_compileiq.system.printing import visible
 
 _BY_NAME = ("num_warps", "num_stages")  # arguments of Triton(…) themselves

@@ -1,4 +1,4 @@
-"""The marker's words for a captured kernel; what they do is in ``pytest_compileiq.toolchains.captured.builder``."""
+"""The marker's words for a captured kernel; what they do is in ``pytest_compileiq.capture.toolchain.builder``."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ class Captured:
             EnvironmentFault: the compiler is not installed or does not answer.
             MarkerError: a source is missing, a flag cannot be used, or there is no such kernel.
         """
-        from pytest_compileiq.toolchains.captured.builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.capture.toolchain.builder import resolve  # heavy, and collecting does without
 
         return resolve(self, place)

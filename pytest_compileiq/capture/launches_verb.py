@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.capture import bundle_launches as captured_launches
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.bundle_launches import LaunchedKernel, ptx_of
 from pytest_compileiq.capture.launch_check import compared
 from pytest_compileiq.capture.launches import Account, named, ranked, read_account, that_lead
-from pytest_compileiq.errors import StoreError
-from pytest_compileiq.report.launches import (
+from pytest_compileiq.capture.launches_report import (
     launch_caveats,
     launch_ranking_lines,
     launched_bundle_lines,
     launched_check_lines,
 )
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.ship.acf_runtime import ptx_sha256
-from pytest_compileiq.store import captured_launches
-from pytest_compileiq.store.captured_launches import LaunchedKernel, ptx_of
-from pytest_compileiq.store.captures import Bundle
 from pytest_compileiq.system.printing import complain, say
 
 

@@ -62,7 +62,7 @@ def _add(archive: Archive, reports: list[Path]) -> int:
 
 def _show(options: argparse.Namespace, name: str | None) -> int:
     from pytest_compileiq.history.lines import lines_of, read_history
-    from pytest_compileiq.report.history import history_json, history_lines
+    from pytest_compileiq.history.report import history_json, history_lines
     from pytest_compileiq.store.store import Store
 
     if options.history_dir is not None and not options.history_dir.is_dir():
@@ -76,7 +76,7 @@ def _show(options: argparse.Namespace, name: str | None) -> int:
     if options.format == "json":
         say(*history_json(lines, lifetimes).split("\n"))
     elif options.format == "html":
-        from pytest_compileiq.report.html.history import history_page
+        from pytest_compileiq.history.page import history_page
 
         say(*history_page(lines, lifetimes).split("\n"))
     else:

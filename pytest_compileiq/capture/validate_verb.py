@@ -12,15 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
-from pytest_compileiq.capture.program_output import Run, runner, same_output
-from pytest_compileiq.capture.validate import Asked, TunedKernel, record_of, routing
-from pytest_compileiq.cli.locate import open_store
-from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
-from pytest_compileiq.in_place import InPlace
-from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
-from pytest_compileiq.report.in_place import record_lines, standing_text
-from pytest_compileiq.rules.in_place import (
+from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, Kernel
+from pytest_compileiq.capture.in_place import InPlace
+from pytest_compileiq.capture.in_place_report import record_lines, standing_text
+from pytest_compileiq.capture.in_place_verdict import (
     is_against,
     is_of_calls,
     least_in_place,
@@ -29,8 +24,13 @@ from pytest_compileiq.rules.in_place import (
     slower_in,
     wrong_in,
 )
+from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
+from pytest_compileiq.capture.program_output import Run, runner, same_output
+from pytest_compileiq.capture.validate import Asked, TunedKernel, record_of, routing
+from pytest_compileiq.cli.locate import open_store
+from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
+from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.spelling import first_of, quantity
-from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import read_regular

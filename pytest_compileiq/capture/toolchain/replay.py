@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_compileiq.capture.bundle import Bundle, Kernel, KernelShape
+from pytest_compileiq.capture.recorded_calls import Argument, Call, Number
+from pytest_compileiq.capture.toolchain.difference import difference
+from pytest_compileiq.capture.toolchain.floor import FLOOR_CALLS, Floor, own_difference
+from pytest_compileiq.capture.toolchain.in_turn import CallsInTurn
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.captures import Bundle, Kernel, KernelShape
-from pytest_compileiq.store.recorded_calls import Argument, Call, Number
-from pytest_compileiq.toolchains.captured.difference import difference
-from pytest_compileiq.toolchains.captured.floor import FLOOR_CALLS, Floor, own_difference
-from pytest_compileiq.toolchains.captured.in_turn import CallsInTurn
 
 _PAGE = 4096
 _SIMPLE: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.captured.replay import RecordedCall
+    from pytest_compileiq.capture.toolchain.replay import RecordedCall
 
 _SEED = 22
 _TEXTS = 8  # of different content, so that no branch is learned

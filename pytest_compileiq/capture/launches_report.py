@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.capture.launch_check import ComparedLaunches
-from pytest_compileiq.capture.launches import Account
-from pytest_compileiq.report.artifact import table_lines
-from pytest_compileiq.spelling import quantity
-from pytest_compileiq.store.captured_launches import (
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.bundle_launches import (
     Launch,
     LaunchedKernel,
     Specialisation,
     calls_by_frequency,
     ptx_bytes,
 )
-from pytest_compileiq.store.captures import Bundle
+from pytest_compileiq.capture.launch_check import ComparedLaunches
+from pytest_compileiq.capture.launches import Account
+from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.spelling import quantity
 
 _COLUMNS = ("share", "launches", "of", "Triton kernel")
 _KERNEL_COLUMNS = ("Triton kernel", "specialisations", "launches", "PTX")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle import Bundle, Kernel, data_bytes
 from pytest_compileiq.capture.check import Compared
 from pytest_compileiq.capture.program import Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
-from pytest_compileiq.store.captures import Bundle, Kernel, data_bytes
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
 _KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_compileiq.spelling import quantity
-from pytest_compileiq.store.captures import Kernel
-
-_NO_NAME = re.compile(r"\W")
-
-
-def test_name(kernel: str) -> str:
-    """The test's name for a kernel."""
-    return f"test_{_NO_NAME.sub('_', kernel)}"
+from pytest_compileiq.capture.bundle import Kernel
+from pytest_compileiq.spelling import quantity, test_name
 
 
 @dataclass(frozen=True)

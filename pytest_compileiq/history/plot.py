@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.history.lines import Line
-from pytest_compileiq.report.history import move_text, summary_of
+from pytest_compileiq.history.report import move_text, summary_of
 from pytest_compileiq.report.html.charts import ARMS, MAX_POINTS, all_drawable
 from pytest_compileiq.report.html.drawing import LEFT, RIGHT, WIDTH, Chart, drawing, label, pixels, y_axis
 from pytest_compileiq.report.html.markup import Html, tag

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_compileiq.cli.captured_tests import written_beside
+from pytest_compileiq.capture.bundle import Bundle
+from pytest_compileiq.capture.bundle_launches import LaunchedKernel, ptx_of
+from pytest_compileiq.capture.launch_template import Marked, by_ptx, by_source, launched_test, name_of_test
+from pytest_compileiq.capture.written_tests import written_beside
 from pytest_compileiq.errors import CompileIQError
-from pytest_compileiq.report.captured_test import test_name
-from pytest_compileiq.report.launched_test import Marked, by_ptx, by_source, launched_test, name_of_test
 from pytest_compileiq.ship.acf_runtime import ptx_sha256
-from pytest_compileiq.spelling import quantity
-from pytest_compileiq.store.captured_launches import LaunchedKernel, ptx_of
-from pytest_compileiq.store.captures import Bundle
+from pytest_compileiq.spelling import quantity, test_name
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.triton.marker import Triton

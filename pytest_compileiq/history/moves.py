@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_compileiq.rules.change_points import (
+from pytest_compileiq.history.change_points import (
     LEAST_BEFORE_KNOWN,
     LEAST_MOVE,
     ChangePoint,

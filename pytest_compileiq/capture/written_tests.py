@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle import Bundle, Kernel
+from pytest_compileiq.capture.template import Building, captured_test
+from pytest_compileiq.capture.toolchain.sources import Given, Sources, sources_of
 from pytest_compileiq.cli.locate import configures_pytest
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.report.captured_test import Building, captured_test, test_name
-from pytest_compileiq.store.captures import Bundle, Kernel
+from pytest_compileiq.spelling import test_name
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.captured.sources import Given, Sources, sources_of
 
 
 def project_of(directory: Path) -> Path:

@@ -11,10 +11,10 @@ from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
+    from pytest_compileiq.capture.bundle import Bundle
+    from pytest_compileiq.capture.bundle_launches import LaunchedKernel
     from pytest_compileiq.capture.program import Program, Watched
     from pytest_compileiq.capture.rank import RankedFunction
-    from pytest_compileiq.store.captured_launches import LaunchedKernel
-    from pytest_compileiq.store.captures import Bundle
 
 DIRECTORY = Path("acf-capture")
 
@@ -101,18 +101,18 @@ def _capture(options: argparse.Namespace) -> int:
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
         if options.validate:
-            from pytest_compileiq.cli.validate import validate
+            from pytest_compileiq.capture.validate_verb import validate
 
             return validate(options, _program(options), Path(folder))
         return (_check if options.check else _run)(options, Path(folder))
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
+    from pytest_compileiq.capture.bundle import Bundle
+    from pytest_compileiq.capture.launches_verb import rank_launches
     from pytest_compileiq.capture.program import watch
     from pytest_compileiq.capture.rank import ranked, that_count
-    from pytest_compileiq.cli.captured_launches import rank_launches
-    from pytest_compileiq.report.capture import ranking_lines
-    from pytest_compileiq.store.captures import Bundle
+    from pytest_compileiq.capture.report import ranking_lines
 
     program = _program(options)
     extents = _extents(options.extents)
@@ -158,7 +158,7 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
     Raises:
         UserError: they cannot, or will not.
     """
-    from pytest_compileiq.cli.captured_tests import project_of
+    from pytest_compileiq.capture.written_tests import project_of
 
     named = [*options.source, *filter(None, [options.like])]
     if missing := [path for path in named if not path.is_file()]:
@@ -178,11 +178,11 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
 
 
 def _check(options: argparse.Namespace, folder: Path) -> int:
+    from pytest_compileiq.capture.bundle import Bundle
     from pytest_compileiq.capture.check import captured_kernels, compared
+    from pytest_compileiq.capture.launches_verb import check_launches, holds_launches_alone, read_launches
     from pytest_compileiq.capture.program import watch
-    from pytest_compileiq.cli.captured_launches import check_launches, holds_launches_alone, read_launches
-    from pytest_compileiq.report.capture import check_lines
-    from pytest_compileiq.store.captures import Bundle
+    from pytest_compileiq.capture.report import check_lines
 
     program = _program(options)
     bundle = Bundle(options.check)
@@ -206,7 +206,7 @@ def _program(options: argparse.Namespace) -> Program:
 
 def _ended(program: Program, status: int, watched: Watched) -> int:
     """Say what the account may leave out; 1 if the program or the watching failed, else 0."""
-    from pytest_compileiq.report.capture import caveats
+    from pytest_compileiq.capture.report import caveats
 
     for sentence in caveats(watched):
         complain(sentence)
@@ -225,12 +225,12 @@ def _record(
     extents: Mapping[str, str],
 ) -> None:
     from pytest_compileiq.capture.kernels import kernels_of
+    from pytest_compileiq.capture.launches_verb import record_launches
     from pytest_compileiq.capture.program import contents
-    from pytest_compileiq.cli.captured_launches import record_launches
-    from pytest_compileiq.cli.captured_tests import project_of, write_tests
-    from pytest_compileiq.cli.launched_tests import write_launched_tests
-    from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
-    from pytest_compileiq.toolchains.captured.sources import Given
+    from pytest_compileiq.capture.report import bundle_lines, unrecorded_lines
+    from pytest_compileiq.capture.toolchain.sources import Given
+    from pytest_compileiq.capture.written_launch_tests import write_launched_tests
+    from pytest_compileiq.capture.written_tests import project_of, write_tests
 
     kernels = kernels_of(watched, functions, extents)
     bundle.write(kernels, contents(folder))
@@ -244,9 +244,9 @@ def _record(
 
 
 def _show(directory: Path) -> int:
-    from pytest_compileiq.cli.captured_launches import holds_launches_alone, show_launches
-    from pytest_compileiq.report.capture import bundle_lines
-    from pytest_compileiq.store.captures import Bundle
+    from pytest_compileiq.capture.bundle import Bundle
+    from pytest_compileiq.capture.launches_verb import holds_launches_alone, show_launches
+    from pytest_compileiq.capture.report import bundle_lines
 
     bundle = Bundle(directory)
     kernels, problems = {}, []

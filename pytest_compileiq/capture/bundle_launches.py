@@ -17,14 +17,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from pytest_compileiq.capture.bundle import AGAIN, DATA, Bundle, read_kernel, write_kernel
+from pytest_compileiq.capture.recorded_calls import Content
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.captures import AGAIN, DATA, Bundle, read_kernel, write_kernel
-from pytest_compileiq.store.recorded_calls import Content
+from pytest_compileiq.store.ptx_anneal import LARGEST_PTX
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
 SCHEMA = 1
 LAUNCHES_FILE = "launches.json"
-LARGEST_PTX = 64 << 20
 _LARGEST_KERNEL = 16 << 20
 _DEEPEST = 8  # of a tuple in a tuple
 _LONGEST = 1 << 12  # of a text

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from pytest_compileiq.history.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.history.lifetimes import Lifetime
-from pytest_compileiq.history.lines import Line, of_artifact
+from pytest_compileiq.history.lifetimes_report import lifetime_lines, lifetime_values
+from pytest_compileiq.history.lines import Line
+from pytest_compileiq.history.moves import Move, share_of
 from pytest_compileiq.report.artifact import table_lines
-from pytest_compileiq.report.lifetimes import lifetime_lines, lifetime_values
-from pytest_compileiq.rules.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
-from pytest_compileiq.rules.diff import Change
-from pytest_compileiq.rules.moves import Move, share_of
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
-from pytest_compileiq.spelling import MOST_NAMED, quantity
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import json_text
 
 HISTORY_SCHEMA = 1
@@ -157,17 +155,3 @@ def history_json(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> str:
     ]
     held = lifetime_values(lifetimes)
     return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "lifetimes": held}))
-
-
-def with_history(changes: Sequence[Change], lines: Sequence[Line]) -> tuple[Change, ...]:
-    """The changes, each with a sentence a line of its artifact."""
-    return tuple(
-        replace(change, history=tuple(_sentences(of_artifact(lines, change.name, change.target)))) for change in changes
-    )
-
-
-def _sentences(lines: Sequence[Line]) -> Iterator[str]:
-    for line in lines[:MOST_NAMED]:
-        yield f"{line.newest.objective} on {line.newest.device}, {line.newest.workload}: {summary_of(line)}"
-    if len(lines) > MOST_NAMED:
-        yield f"and {quantity(len(lines) - MOST_NAMED, 'more line')}: acf history"

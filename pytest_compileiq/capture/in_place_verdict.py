@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.in_place import Gain, InPlace
+from pytest_compileiq.capture.in_place import Gain, InPlace
 from pytest_compileiq.model import tail_of
 from pytest_compileiq.spelling import quantity
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_compileiq.history.lifetimes import Lifetime
+from pytest_compileiq.history.lifetimes_report import COLUMNS, rows, summary
 from pytest_compileiq.history.lines import Line
-from pytest_compileiq.report.history import MOST_SHOWN, rows_of, title_of
+from pytest_compileiq.history.plot import line_parts
+from pytest_compileiq.history.report import MOST_SHOWN, rows_of, title_of
 from pytest_compileiq.report.html.markup import tag
-from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.page import document
 from pytest_compileiq.report.html.sections import MAX_ROWS, table
-from pytest_compileiq.report.lifetimes import COLUMNS, rows, summary
 
 _COLUMNS = ("Date", "Baseline", "Tuned", "Ratio", "Verdict", "Compiler", "Driver", "Machine code", "Commit")
 

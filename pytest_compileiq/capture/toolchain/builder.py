@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pytest_compileiq.capture.bundle import KERNEL_FILE, LARGEST_KERNEL, Bundle, Kernel
+from pytest_compileiq.capture.toolchain.marker import Captured
+from pytest_compileiq.capture.toolchain.replay import RecordedKernel
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
-from pytest_compileiq.store.captures import KERNEL_FILE, LARGEST_KERNEL, Bundle, Kernel
 from pytest_compileiq.system.files import Unfit, inside, read_regular
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.captured.marker import Captured
-from pytest_compileiq.toolchains.captured.replay import RecordedKernel
 from pytest_compileiq.toolchains.cc.builder import CcBuilder
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.marker import Cc
 
 
 def resolve(captured: Captured, place: Place) -> CapturedBuilder:
-    """What ``pytest_compileiq.toolchains.captured.marker.Captured.resolve`` promises."""
+    """What ``pytest_compileiq.capture.toolchain.marker.Captured.resolve`` promises."""
     record = _record(captured.kernel, place)
     cc = resolve_cc(
         Cc(

@@ -19,8 +19,7 @@ from typing import Annotated, Protocol, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.errors import StoreError, UserError
-from pytest_compileiq.store.recorded_calls import (
+from pytest_compileiq.capture.recorded_calls import (
     MOST_AT_ONCE,
     MOST_BYTES,
     Call,
@@ -28,6 +27,7 @@ from pytest_compileiq.store.recorded_calls import (
     bytes_at_once,
     fault_in,
 )
+from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
 SCHEMA = 1
