@@ -12,7 +12,8 @@ from types import ModuleType
 
 _VERBS = {"capture": "capture.verb", "history": "history.verb"}
 _TRANSPORT = "ray.transport"
-_PAST, _PAST_DIRECTORY = "history.beside", "acf-history"
+_PAST = "history.beside"
+HISTORY_DIRECTORY = "acf-history"  # beside acf/
 
 
 def verbs() -> tuple[str, ...]:
@@ -32,7 +33,7 @@ def transport() -> ModuleType:
 
 def past(root: Path) -> ModuleType | None:
     """The module whose ``with_history`` and ``page_parts`` tell earlier runs of a project; None where it keeps none."""
-    return _imported(_PAST) if (root / _PAST_DIRECTORY).exists() else None
+    return _imported(_PAST) if (root / HISTORY_DIRECTORY).exists() else None
 
 
 def _imported(name: str) -> ModuleType:

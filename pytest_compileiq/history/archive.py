@@ -19,7 +19,6 @@ from pytest_compileiq.spelling import quantity
 from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
 
-DIRECTORY = "acf-history"  # beside acf/
 MAX_MONTH_BYTES = 64 << 20
 _MOST_BYTES = 1 << 30  # of all months
 _MOST_PROBLEMS = 5  # of one file, told one by one

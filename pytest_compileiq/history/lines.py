@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pytest_compileiq.errors import EnvironmentFault, NotAsked
-from pytest_compileiq.history.archive import DIRECTORY, Archive
+from pytest_compileiq.history.archive import Archive
 from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
 from pytest_compileiq.history.lifetimes import Lifetime, lifetimes_of
 from pytest_compileiq.history.moves import Move, moves_of
 from pytest_compileiq.history.observation import Observation
 from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
+from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.parallel import spread
 
@@ -86,7 +87,7 @@ def _line(observations: list[Observation]) -> Line:
 
 def added_lines(store: Store, names: Collection[str]) -> list[Line]:
     """The lines of what was added beside ``store`` of these artifacts; ``acf history`` tells what cannot be read."""
-    added = Archive(store.root.parent / DIRECTORY).read().observations
+    added = Archive(store.root.parent / HISTORY_DIRECTORY).read().observations
     return lines_of(observation for observation in added if observation.name in names)
 
 

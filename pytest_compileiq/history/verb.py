@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import store_root
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _archive(options: argparse.Namespace) -> Archive:
-    from pytest_compileiq.history.archive import DIRECTORY, Archive
+    from pytest_compileiq.history.archive import Archive
 
-    return Archive(options.history_dir or store_root(options).parent / DIRECTORY)
+    return Archive(options.history_dir or store_root(options).parent / HISTORY_DIRECTORY)
 
 
 def _add(archive: Archive, reports: list[Path]) -> int:
