@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from pytest_compileiq.model import LockClocks
 
 DEFAULT_BUDGET = 200
+MARKER_ARGUMENTS = (
+    "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
+    "stress", "repeats", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+)  # fmt: skip
+"""Of ``@pytest.mark.tune``, beside the toolchain."""
+
 BATCH = 4  # evaluations that a night asks an engine for at once, and the least that it can spend
 MOST_EVALUATIONS, MOST_SECONDS = 10**9, 365 * 24 * 3600  # of any budget
 LOCKABLE_MHZ = range(100, 10_001)  # wider than any GPU's clocks

@@ -16,11 +16,6 @@ _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 _REPORTS: pytest.StashKey[_Reports] = pytest.StashKey()
 _PARTIAL = "compileiq_partial"
-_MARKER = (
-    "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, stress, "
-    "repeats, weight, timeout_s, min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler "
-    "controls with --tune, and hold the committed ones to their claim otherwise"
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,10 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the settings, and listen to reports; another module asks what a run has in use."""
     from pytest_compileiq import expect
+    from pytest_compileiq.config import MARKER_ARGUMENTS
     from pytest_compileiq.options import read_settings
 
     config.pluginmanager.register(expect, "compileiq-expect")
-    config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line(
+        "markers",
+        f"tune(toolchain, *, {', '.join(MARKER_ARGUMENTS)}): search this benchmark's compiler controls with --tune, "
+        "and hold the committed ones to their claim otherwise",
+    )
     config.stash[_SETTINGS] = read_settings(config)
     config.stash[_REPORTS] = _Reports(config)
     config.pluginmanager.register(config.stash[_REPORTS], "compileiq-reports")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.config import Budget, parse_budget
+from pytest_compileiq.config import MARKER_ARGUMENTS, Budget, parse_budget
 from pytest_compileiq.errors import MarkerError, UserError
 from pytest_compileiq.model import (
     CLOCKED,
@@ -36,10 +36,6 @@ DRAWS = 32
 _MOST_OBJECTIVES = 4
 _LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
-_ARGUMENTS = (
-    "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
-    "stress", "repeats", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
-)  # fmt: skip
 
 
 def minimize(metric: str, *, at: str = "p50", of: str | None = None) -> Objective:
@@ -109,7 +105,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         )
     if not isinstance(mark.args[0], Toolchain):
         raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
-    if unknown := sorted(set(kwargs) - set(_ARGUMENTS)):
+    if unknown := sorted(set(kwargs) - set(MARKER_ARGUMENTS)):
         raise MarkerError(f"tune() has no argument {unknown[0]!r}{_instead(unknown[0], mark.args[0])}")
     return TuneSpec(
         toolchain=mark.args[0],
@@ -141,7 +137,7 @@ def _instead(unknown: str, toolchain: Toolchain) -> str:
     argument = inspect.signature(compiler).parameters.get(unknown)
     if argument is not None and argument.kind in (argument.KEYWORD_ONLY, argument.POSITIONAL_OR_KEYWORD):
         return f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
-    return f"{did_you_mean(unknown, _ARGUMENTS)}: expected {', '.join(_ARGUMENTS)}"
+    return f"{did_you_mean(unknown, MARKER_ARGUMENTS)}: expected {', '.join(MARKER_ARGUMENTS)}"
 
 
 def _check_metric(metric: object) -> None:

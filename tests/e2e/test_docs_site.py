@@ -15,8 +15,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from pytest_compileiq import rooms
-from pytest_compileiq.benchmark.marker import _ARGUMENTS
 from pytest_compileiq.cli.main import _parser
+from pytest_compileiq.config import MARKER_ARGUMENTS
 from pytest_compileiq.engines.registry import BUILT_IN
 from pytest_compileiq.options import add_options
 from tests.e2e.documents import ROOT, Page, compare, normal, perform, read_page
@@ -140,7 +140,7 @@ def test_the_reference_names_every_setting():
 
 
 def test_the_reference_names_every_argument_of_the_marker_and_every_engine():
-    for page, names in (("marker", _ARGUMENTS), ("engines", ["auto", *BUILT_IN])):
+    for page, names in (("marker", MARKER_ARGUMENTS), ("engines", ["auto", *BUILT_IN])):
         text = (DOCS / f"reference/{page}.md").read_text(encoding="utf-8")
         for name in names:
             assert f"`{name}`" in text, f"{page}.md: {name}"
