@@ -52,7 +52,7 @@ def run_draw(
         raise ArmFailure("tuned", "wrong", broken)
     return Drawn(
         tuple(sorted(first.keys() & tuned.keys())), differences, spread, dict(_errors(first, tuned)),
-        written=tuple(sha256_hex(b"".join(written.content.tobytes() for written in acf.written)) for acf in ran),
+        written=tuple(sha256_hex(b"".join(each.own_bytes.tobytes() for each in acf.written)) for acf in ran),
         apart=why_apart(*ran[:2]),
     )  # fmt: skip
 

@@ -177,12 +177,19 @@ def _in_host_memory(name: str, thing: Any) -> Output | None:
         except TypeError:
             return _by_dlpack(name, thing)
         _expect_bytes(name, thing, view.nbytes, contiguous=view.c_contiguous, writable=not view.readonly)
-        return _Host(name, np.frombuffer(thing, np.uint8), view.itemsize, thing, np.asarray(view).dtype)
+        return _Host(name, np.frombuffer(thing, np.uint8), view.itemsize, thing, _dtype_of(view))
     array = thing if thing.flags.c_contiguous else thing.T
     if array.dtype.hasobject:
         raise BodyError(f"acf.measure: {name} holds Python objects: expected an array of numbers")
     _expect_bytes(name, thing, array.nbytes, contiguous=array.flags.c_contiguous, writable=array.flags.writeable)
     return _Host(name, array.reshape(-1).view(np.uint8), array.itemsize, thing, array.dtype)
+
+
+def _dtype_of(view: memoryview) -> np.dtype[Any] | None:
+    try:
+        return np.asarray(view).dtype
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # as of pointers
+        return None
 
 
 def _by_dlpack(name: str, thing: Any) -> Output | None:

@@ -31,6 +31,11 @@ class Written(Struct):
         """How many bytes calls write."""
         return self.content.size if self.written is None else int(self.written.sum())
 
+    @property
+    def own_bytes(self) -> Bytes:
+        """What calls write, without what they leave alone."""
+        return self.content if self.written is None else self.content[self.written]
+
     def left_of(self, other: Written) -> Mask | None:
         """Which bytes the other arm's call writes and this one's leaves; None where there are none."""
         if self.written is None or self.content.size != other.content.size:

@@ -32,6 +32,7 @@ class LikeTorch:
     """As a tensor of a dtype that no interface but torch's own knows."""
 
     is_cuda = False
+    dtype = "torch.bfloat16"
 
     def __init__(self) -> None:
         self.array = np.array(VALUES, np.int32)
@@ -67,6 +68,22 @@ def test_the_owners_own_memory_is_written():
     owner = ByDLPack()
     as_outputs([owner])[0].write(np.zeros(24, np.uint8))
     assert owner.array.tolist() == [0] * 6
+
+
+class LikeTorchOfInt32(LikeTorch):
+    dtype = "torch.int32"
+
+
+@pytest.mark.parametrize(
+    ("made", "dtype"),
+    [
+        (np.array(VALUES, np.float16), np.float16), ((ctypes.c_double * 2)(), np.float64), (bytearray(24), np.uint8),
+        (ByDLPack(), np.int32), (LikeTorchOfInt32(), np.int32), (LikeTorch(), None),
+        ((ctypes.POINTER(ctypes.c_int) * 2)(), None),
+    ],
+)  # fmt: skip
+def test_the_type_of_its_values_is_known_where_numpy_has_it(made, dtype):
+    assert as_outputs([made])[0].dtype == (None if dtype is None else np.dtype(dtype))
 
 
 class NoPointer:
