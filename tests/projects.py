@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from pytest_compileiq.system.files import locked
 from tests.files import write_files
 from tests.forked import run_module
 
@@ -70,3 +75,20 @@ def make_project(root: Path, files: dict[str, str]) -> Project:
 def naming(*options: str) -> dict[str, str]:
     """The settings of a project whose maintainers let ``options`` into controls files."""
     return {"pytest.ini": f"{UNREDUCED_INI}acf_options = {' '.join(options)}\n"}
+
+
+def golden(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]) -> tuple[Path, str]:
+    """A project that the first of a suite's processes makes, for all of them, and what ``make`` returned for it.
+
+    Args:
+        make: writes the project into a directory that does not exist yet.
+    """
+    home = factory.getbasetemp()
+    home = (home.parent if "PYTEST_XDIST_WORKER" in os.environ else home) / f"golden-{name}"
+    home.mkdir(exist_ok=True)
+    project, said = home / "project", home / "said.txt"
+    with locked(home / "lock"):
+        if not said.exists():
+            shutil.rmtree(project, ignore_errors=True)
+            said.write_text(make(project), encoding="utf-8")
+    return project, said.read_text(encoding="utf-8")

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
-from tests.projects import Project, make_project
+from tests.projects import Project, golden, make_project
 
 
 @pytest.fixture(scope="session")
 def _tuned_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = make_project(
-        tmp_path_factory.mktemp("tuned") / "project",
-        {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY},
-    )
-    project.pytest("--tune", "--tune-budget=6", code=0)
-    return project.root
+    def make(root: Path) -> str:
+        project = make_project(root, {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY})
+        return project.pytest("--tune", "--tune-budget=6", code=0)
+
+    return golden(tmp_path_factory, "tuned", make)[0]
 
 
 @pytest.fixture
@@ -30,8 +29,11 @@ def tuned(tmp_path: Path, _tuned_once: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def _proven_again_once(tmp_path_factory: pytest.TempPathFactory, _tuned_once: Path) -> tuple[Path, str]:
-    root = shutil.copytree(_tuned_once, tmp_path_factory.mktemp("proven-again") / "project")
-    return root, Project(root).pytest("--acf-report=report.json", "--acf-html=report.html", code=0)
+    def make(root: Path) -> str:
+        shutil.copytree(_tuned_once, root)
+        return Project(root).pytest("--acf-report=report.json", "--acf-html=report.html", code=0)
+
+    return golden(tmp_path_factory, "proven-again", make)
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def test_where_no_gpu_is_shown_every_step_says_so_and_the_call_fails(tmp_path):
     assert "| 1 | none: " in page
 
 
+@pytest.mark.slow
 def test_the_benchmarks_build_without_a_gpu(tmp_path):
     for kernel in CALIBRATED:
         command = [sys.executable, "-m", "pytest", "--acf-check=off", "-p", "no:cacheprovider", kernel.nodeid]

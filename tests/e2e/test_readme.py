@@ -50,7 +50,10 @@ def test_readme_five_minutes_happen_as_shown(tmp_path, installed):
 
 @pytest.mark.parametrize(
     ("kernel", "options"),
-    [("saxpy.c", []), pytest.param("stencil.cu", ["--tune-jobs=1"], marks=needs.nvcc)],
+    [
+        pytest.param("saxpy.c", [], marks=pytest.mark.slow),
+        pytest.param("stencil.cu", ["--tune-jobs=1"], marks=needs.nvcc),
+    ],
 )
 def test_readme_kernel_of_your_own_is_tuned(kernel, options, tmp_path, installed):
     test = f"test_{Path(kernel).stem}.py"

@@ -86,6 +86,7 @@ def test_a_killed_search_goes_on_and_ends_as_an_unkilled_one(made, tmp_path):
     assert "1 proven" in made.pytest(code=0)
 
 
+@pytest.mark.slow
 def test_a_killed_search_with_timings_goes_on(project):
     of_all_options = re.sub(r"space=.*", 'space="default",', TEST_PY)
     made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": of_all_options})
@@ -195,6 +196,7 @@ def test_a_broken_journal_is_one_sentence_and_a_normal_run_makes_none(made):
     assert "remove it, and the search starts anew" in made.pytest("--tune", "--tune-budget=4", code=1)
 
 
+@pytest.mark.slow
 @needs.ptxas
 @needs.compileiq
 @needs.search_spaces

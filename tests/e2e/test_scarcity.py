@@ -43,7 +43,7 @@ def test_too_few_file_descriptors_are_a_sentence(tuned, more, arguments):
 
 
 @pytest.mark.skipif(not can_mount(), reason="no file system can be mounted in a namespace here")
-@pytest.mark.parametrize("kib", [4, 40, 64])
+@pytest.mark.parametrize("kib", [4, pytest.param(40, marks=pytest.mark.slow), 64])
 @pytest.mark.parametrize("arguments", ["", "--tune --tune-budget=3 --tune-fresh"], ids=["replay", "tune"])
 def test_a_full_temporary_directory_is_a_sentence_and_no_verdict_on_the_controls(tuned, kib, arguments, tmp_path):
     (tmp_path / "small").mkdir()

@@ -69,6 +69,7 @@ def test_who_refactors_without_the_device_retires_and_who_has_it_tunes_anew(tune
     assert "1 replayed" in tuned.pytest("--acf-check=replay", code=0)
 
 
+@pytest.mark.slow
 def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim(project):
     made = project(
         {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY.replace("choice([2, 3])", "choice([1])")}
