@@ -59,12 +59,17 @@ def through(
 class ToyBuilder:
     """A compiler whose machine code is the text that it reads; ``during`` is called in the midst of a build."""
 
+    is_modelled, counts = True, False
+
     root: Path
     during: Mutation = lambda: None
     compiler: Any = field(default_factory=lambda: SimpleNamespace(name="toy"))
 
     def cacheable(self, controls: ControlsFile | None) -> "ToyBuilder":
         return self
+
+    def is_of(self, _built: BuildResult) -> bool:
+        return True
 
     def question(self) -> Mapping[str, Sequence[str]]:
         return {"source": ["kernel.c"], "directory": [str(self.root)]}

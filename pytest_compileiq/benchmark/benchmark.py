@@ -41,11 +41,7 @@ from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
-    CallsWithData,
     Place,
-    ReadsByControls,
-    Remarks,
-    TriesOptions,
 )
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
@@ -251,10 +247,9 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         Raises:
             MarkerError: it does not take one, so that every candidate with it would be invalid.
         """
-        if isinstance(self.builder, TriesOptions):
-            tried = [f"{gene.name}{value}" for gene in self._own_options for value in _few(gene.values)]
-            if refusal := self.builder.refused_option(tried):
-                raise MarkerError(f"space: {refusal}")
+        tried = [f"{gene.name}{value}" for gene in self._own_options for value in _few(gene.values)]
+        if refusal := self.builder.refused_option(tried):
+            raise MarkerError(f"space: {refusal}")
 
     def check_space(self) -> None:
         """Look up the spaces that the marker names, and judge its predicates, in runs without a search too.
@@ -285,7 +280,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         benchmark = digest_benchmark(
             self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives,
             functions=functions_of(self.builder).texts,
-            data=self.builder.data if isinstance(self.builder, CallsWithData) else {},
+            data=self.builder.data,
         )  # fmt: skip
         command = digest_of_command(self.builder.compiler.command)
         return Fingerprint(
@@ -298,8 +293,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
     def fingerprint_with(self, controls: ControlsFile | None) -> Fingerprint:
         """As ``fingerprint``, with what the compiler reads only with ``controls``: a macro decides what is included."""
-        builder = self.builder
-        if controls is None or not isinstance(builder, ReadsByControls) or not macros_of(controls.knobs):
+        if controls is None or not macros_of(controls.knobs):
             return self.fingerprint
         return replace(self.fingerprint, sources={**self.fingerprint.sources, **self.builds.sources(controls)})
 
@@ -310,7 +304,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             BuildError: the sources cannot be read.
         """
         macros = [gene for gene in self.space.knob_genes if macro_of(f"{gene.name}{gene.values[0]}") is not None]
-        if not macros or not isinstance(self.builder, ReadsByControls):
+        if not macros:
             return None
         return self.builder.why_without_effect(*({gene.name: gene.values[end] for gene in macros} for end in (0, -1)))
 
@@ -329,7 +323,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
     def remarks(self, built: BuildResult) -> tuple[str, ...]:
         """What the toolchain has to say about a build, in sentences."""
-        return tuple(self.builder.remarks(built)) if isinstance(self.builder, Remarks) else ()
+        return tuple(self.builder.remarks(built))
 
     @property
     def _own_options(self) -> Sequence[Gene]:

@@ -9,7 +9,7 @@ from pytest_compileiq.model import BuildResult, FailureKind, of_entries
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.spelling import MOST_NAMED
-from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
+from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST, totals
 from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 from pytest_compileiq.toolchains.marker_values import call_text
@@ -109,7 +109,7 @@ def remedy(benchmark: TunedBenchmark, stands_for: Collection[str]) -> str:
     names = [*functions.patterns, *sorted(others)]
     toolchain, given = benchmark.spec.toolchain, names if len(names) > 1 else "".join(names)
     call = call_text(toolchain, functions=given, neighbours="allow") or call_text(toolchain, neighbours="allow")
-    if call is None and isinstance(benchmark.builder, NamesFunctions):
+    if call is None and benchmark.builder.functions is not None:
         call = f'functions={names}, neighbours="allow"'
     allowing = f"allow it in the marker, {call}, " if call is not None else ""
     return f"take these from load() in the test too, {allowing}or move the kernel to a file of its own"

@@ -16,7 +16,7 @@ from pathlib import Path
 from pytest_compileiq.model import Compiler
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.system.seen_files import SeenFiles
-from pytest_compileiq.toolchains.base import Builder, TellsInputs
+from pytest_compileiq.toolchains.base import Builder
 
 _SHOWN = ("compiler", "command", "target", "inputs", "environment")  # as they are; of the others a digest
 _FINDS = "PATH="
@@ -30,7 +30,7 @@ def identity_of(builder: Builder, rootdir: Path) -> dict[str, str]:
         "command": shlex.join(builder.compiler.command),
         "target": str(builder.target),
     }
-    if not isinstance(builder, TellsInputs):
+    if not builder.is_modelled:
         return told
     try:
         build = builder.cacheable(None)

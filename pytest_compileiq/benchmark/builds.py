@@ -22,7 +22,7 @@ from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild
 from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Builder, BuildsTogether, Counts, TellsInputs
+from pytest_compileiq.toolchains.base import Builder
 
 _RECORD = "result.json"
 
@@ -115,7 +115,7 @@ class Builds(Struct, frozen=True):
     @property
     def _is_all_cached(self) -> bool:
         """Whether the build cache holds all metrics that objectives take."""
-        return not isinstance(self.builder, Counts) or self.metrics <= CACHED_METRICS
+        return not self.builder.counts or self.metrics <= CACHED_METRICS
 
     def _home(self, controls: ControlsFile | None) -> Path:
         return self.directory / _name(controls)
@@ -133,16 +133,14 @@ class Builds(Struct, frozen=True):
 
     def _made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
         def make() -> BuildResult:
-            builder = self.builder
-            build = builder.build_together if isinstance(builder, BuildsTogether) else builder.build
-            return build(controls, home, timeout_s=self.timeout_s)
+            return self.builder.build_together(controls, home, timeout_s=self.timeout_s)
 
         if self.cached is None or not self._is_all_cached:
             return make()
         made = self.cached.make(self.builder, controls, make)
         if made.sources is not None:
             self._sources[_name(controls)] = made.sources
-        if isinstance(self.builder, TellsInputs):  # of others it is no news
+        if self.builder.is_modelled:  # of others it is no news
             self._note(controls, made.why_not_kept)
         return made.built
 
@@ -153,9 +151,7 @@ class Builds(Struct, frozen=True):
             self._not_kept[_name(controls)] = why_not_kept
 
     def _counted(self, built: BuildResult) -> BuildResult:
-        if self.metrics <= built.metrics.keys() or not isinstance(self.builder, Counts):
-            return built
-        return self.builder.count(built)
+        return built if self.metrics <= built.metrics.keys() else self.builder.count(built)
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
         """As ``get``, but a failure is returned."""

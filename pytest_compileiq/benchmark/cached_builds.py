@@ -14,7 +14,7 @@ from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
 from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
-from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, ReadsByItself, TellsInputs
+from pytest_compileiq.toolchains.base import Builder, CacheableBuild
 
 # Of a toolchain that counts some metrics by programs that no key holds, those that it counts without them.
 CACHED_METRICS = frozenset({"code_bytes"})
@@ -149,7 +149,7 @@ class CachedBuilds(Struct):
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
         is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
         is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
-        is_as_asked = not isinstance(build, ReadsByItself) or build.is_of(built)
+        is_as_asked = build.is_of(built)
         is_one = is_as_asked and _inputs_of(build) == inputs and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
@@ -203,8 +203,6 @@ def _asked(builder: Builder, controls: ControlsFile | None) -> _Asked:
     Raises:
         NotModelled: that is not known.
     """
-    if not isinstance(builder, TellsInputs):
-        raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
     build = builder.cacheable(controls)
     return build, key_of(build.question())
 
@@ -218,7 +216,7 @@ def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:
 
 def sources_with(builder: Builder, controls: ControlsFile) -> Mapping[str, str]:
     """Path → SHA-256 of every project file that the compiler reads with ``controls``; a macro may include another."""
-    return builder.sources_with(controls) if isinstance(builder, ReadsByControls) else builder.sources()
+    return builder.sources_with(controls)
 
 
 def _signatures(inputs: Inputs) -> Signatures:

@@ -27,7 +27,6 @@ from pytest_compileiq.model import (
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.timing.asked import Asked, asked_for, expect_callables
-from pytest_compileiq.toolchains.base import LoadsBeside
 from pytest_compileiq.toolchains.macros import params_in
 
 if TYPE_CHECKING:
@@ -273,12 +272,10 @@ class Acf:
         self._outputs.take(name, output, is_baseline=self.is_baseline)
 
     def _load(self, built: BuildResult) -> Any:
-        if (reason := self._builds.builder.native) is not None:
-            raise NoDevice(reason)
         builder = self._builds.builder
-        if isinstance(builder, LoadsBeside):
-            return builder.load_beside(built, self.used, lambda: self._builds.get(None))
-        return builder.load(built, self.used)
+        if (reason := builder.native) is not None:
+            raise NoDevice(reason)
+        return builder.load_beside(built, self.used, lambda: self._builds.get(None))
 
 
 def _check_recorded(name: str, value: Any) -> None:

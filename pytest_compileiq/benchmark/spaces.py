@@ -8,7 +8,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import CONTROL_CLASSES, ControlClass
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.base import BaseSpace, Builder, ClassesOptions, OffersSpaces
+from pytest_compileiq.toolchains.base import BaseSpace, Builder
 
 _BASES: Sequence[BaseSpace] = ("default", "options")
 
@@ -50,16 +50,14 @@ def space_of(given: object, builder: Builder, nodeid: str) -> Space:
 
 
 def _with_classes(base: BaseSpace | None, classes: Sequence[ControlClass], builder: Builder, nodeid: str) -> Space:
-    offers = builder if isinstance(builder, ClassesOptions) else None
-    offered = offers.option_classes if offers else ()
-    lacking = [name for name in classes if name not in offered]
-    if offers is None or lacking:
+    offered = builder.option_classes or ()
+    if lacking := [name for name in classes if name not in offered]:
         has = f"it has {', '.join(map(repr, offered))}" if offered else "its options have no classes here"
         raise MarkerError(
             f"{nodeid}: space={lacking[0]!r}: {builder.compiler.name} has no option of this class that this tool knows "
             f"and that the baseline's flags leave open: {has}"
         )
-    return offers.space_with(base, classes)
+    return builder.space_with(base, classes)
 
 
 def _space(part: object, builder: Builder, nodeid: str) -> Space:
@@ -84,11 +82,11 @@ def _usable(space: Space | None, builder: Builder, nodeid: str) -> Space:
 
 def _offered(builder: Builder) -> Mapping[str, Callable[[], Space]]:
     """The spaces that the toolchain has besides its default and its options, by name."""
-    return builder.spaces if isinstance(builder, OffersSpaces) else {}
+    return builder.spaces
 
 
 def _names(builder: Builder) -> Sequence[str]:
-    classes = CONTROL_CLASSES if isinstance(builder, ClassesOptions) else ()
+    classes = () if builder.option_classes is None else CONTROL_CLASSES
     return (*_BASES, *_offered(builder), *classes)
 
 

@@ -20,7 +20,7 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
 from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.toolchains.base import HostFlags, NamesHost
+from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
 from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
@@ -140,7 +140,7 @@ class BuildNodes:
             return ()
         builder = builds.builder
         baseline, identity = builds.get(None), identity_of(builder, self.root)
-        host_flags = dict(builder.host_flags) if isinstance(builder, NamesHost) else {}
+        host_flags = dict(builder.host_flags)
 
         def of_node(node: BuildNode) -> Sequence[Maker]:
             maker = NodeMaker(node, self.start, nodeid, host_flags, builds.timeout_s)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.replay.committed import Integrity
-from pytest_compileiq.toolchains.base import CallsWithData
 
 ARMS_FILE = "arms.json"
 
@@ -33,7 +32,7 @@ def hand_out(benchmark: TunedBenchmark, integrity: Integrity, folder: Path) -> N
     told = {
         "benchmark": benchmark.nodeid,
         "target": artifact.target,
-        "data": sorted(benchmark.builder.data) if isinstance(benchmark.builder, CallsWithData) else [],
+        "data": sorted(benchmark.builder.data),
         "workloads": {workload.name: _plain(dict(workload.values)) for workload in benchmark.spec.workloads},
         "arms": files,
     }

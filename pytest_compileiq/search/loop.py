@@ -26,7 +26,6 @@ from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.tally import Progress, Tally
-from pytest_compileiq.toolchains.base import TakesKnobs
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 FEWEST_BATCHES = 8
@@ -194,7 +193,7 @@ class Search:
     def unread(self) -> tuple[str, ...]:
         """Parameters that candidates varied and that nothing read."""
         builder = self.brief.benchmark.builder
-        return unread_knobs(self.offered, self.read, builder.knobs_taken if isinstance(builder, TakesKnobs) else None)
+        return unread_knobs(self.offered, self.read, builder.knobs_taken)
 
     @property
     def _ahead(self) -> int:

@@ -43,7 +43,7 @@ from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
-from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.options_file import parse_rendered
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
 
@@ -59,7 +59,7 @@ def _code_of(knobs: Knobs) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class FakeBuilder:
+class FakeBuilder(Builder):
     """A ``Builder`` whose machine code is whatever ``code`` says.
 
     Attributes:

@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Knobs, sha256_hex
 from pytest_compileiq.stored import Name
-from pytest_compileiq.toolchains.base import Builder, BuildsTogether, Place, Toolchain
+from pytest_compileiq.toolchains.base import Builder, Place, Toolchain
 
 
 class ToolchainConformance:
@@ -125,7 +125,7 @@ class ToolchainConformance:
     def test_builds_together_make_the_machine_code_of_builds_by_themselves(
         self, builder: Builder, tmp_path: Path
     ) -> None:
-        if not isinstance(builder, BuildsTogether):
+        if type(builder).build_together is Builder.build_together:
             pytest.skip("this builder makes every build by itself")
         for number, controls in enumerate(self.controls(builder)):
             alone = builder.build(controls, tmp_path / f"{number}", timeout_s=self.timeout_s)

@@ -6,10 +6,11 @@ name the host, and returns a ``Builder``, with which everything else works.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from pytest_compileiq.model import (
     BuildResult,
@@ -21,8 +22,11 @@ from pytest_compileiq.model import (
     KnobValue,
     Licence,
 )
-from pytest_compileiq.rules.build_key import Inputs
+from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.space import Space
+
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.functions import Functions
 
 HostFlags = Mapping[str, tuple[str, ...]]
 BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
@@ -59,159 +63,6 @@ class Toolchain(Protocol):
         ...
 
 
-@runtime_checkable
-class Counts(Protocol):
-    """A ``Builder`` some of whose metrics need another program, such as a disassembler.
-
-    They are counted only if an objective names one, since a search builds hundreds of times.
-    """
-
-    def count(self, built: BuildResult) -> BuildResult:
-        """The build with those metrics too, of the whole and of each entry function, from the files beside it.
-
-        Metrics that cannot be counted here are left out.
-        """
-        ...
-
-
-@runtime_checkable
-class BuildsTogether(Protocol):
-    """A ``Builder`` whose builds have so much in common that a search makes that once."""
-
-    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """As ``build``, with the same machine code; its time says nothing, and is never a sample of ``compile_time``.
-
-        What builds share lies beside ``out_dir``, or in a process that ends with this one.
-        """
-        ...
-
-
-@runtime_checkable
-class TriesOptions(Protocol):
-    """A ``Builder`` that can ask its compiler which options it takes, before a search spends builds on them."""
-
-    def refused_option(self, options: Sequence[str]) -> str | None:
-        """The first of ``options`` that the compiler does not take, with the compiler's own words; None if none is.
-
-        Each is tried by itself behind the baseline's flags, on an empty source.
-        """
-        ...
-
-
-@runtime_checkable
-class TakesKnobs(Protocol):
-    """A ``Builder`` that says which knobs, of those not beginning with ``-``, its builds take.
-
-    All others are for the test's body, as ``acf.params``: a knob that the body does not read changes nothing.
-    """
-
-    @property
-    def knobs_taken(self) -> frozenset[str]: ...  # noqa: D102 - see above
-
-
-@runtime_checkable
-class HasBaselineParams(Protocol):
-    """A ``Builder`` that knows what its kernel is built or run with where no control says otherwise.
-
-    These values are in ``acf.params`` of both arms; a control of the same name takes the place of one.
-    """
-
-    @property
-    def baseline_params(self) -> Mapping[str, KnobValue]: ...  # noqa: D102 - see above
-
-
-@runtime_checkable
-class ReadsByControls(Protocol):
-    """A ``Builder`` whose compiler may read other files with controls: a macro decides what is included."""
-
-    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
-        """As ``sources``, of the build with ``controls``."""
-        ...
-
-    def why_without_effect(self, *probes: Knobs) -> str | None:
-        """Why a macro changes nothing in the sources; None if none is known to. A probe has a value for each macro."""
-        ...
-
-
-@runtime_checkable
-class CallsWithData(Protocol):
-    """A ``Builder`` whose kernel is called with data that the test's text does not hold."""
-
-    @property
-    def data(self) -> Mapping[str, str]:
-        """Path → SHA-256 of what the data mean to the benchmark: with others, it is another benchmark."""
-        ...
-
-
-@runtime_checkable
-class LoadsBeside(Protocol):
-    """A ``Builder`` whose kernels are checked by what the baseline does, in both arms."""
-
-    def load_beside(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult]) -> Any:
-        """As ``load``; ``baseline`` gives its build, which is made when it is asked for and is not there."""
-        ...
-
-
-@runtime_checkable
-class OffersSpaces(Protocol):
-    """A ``Builder`` that has spaces besides its default and its options, such as ``space="autotune"``."""
-
-    @property
-    def spaces(self) -> Mapping[str, Callable[[], Space]]:
-        """Name → the space; calling it raises MarkerError where this kernel has none of the kind."""
-        ...
-
-
-@runtime_checkable
-class ClassesOptions(Protocol):
-    """A ``Builder`` whose compiler's options have classes, so that a test may ask for more of them by class."""
-
-    @property
-    def option_classes(self) -> Sequence[ControlClass]:
-        """The classes that options of the compiler have behind this baseline, narrowest first."""
-        ...
-
-    def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
-        """The space called ``base``, or none, together with the options of ``classes``, each knob once."""
-        ...
-
-
-@runtime_checkable
-class Remarks(Protocol):
-    """A ``Builder`` that has something to say about a build."""
-
-    def remarks(self, built: BuildResult) -> Sequence[str]:
-        """What whoever reads the result should know of how it came about, in sentences."""
-        ...
-
-
-@runtime_checkable
-class TellsLicences(Protocol):
-    """A ``Builder`` that can find out what its baseline and its sources already let the compiler change."""
-
-    def licences(self) -> tuple[Licence, ...]:
-        """What lets values differ between two builds whose controls keep every value; found out by compiling.
-
-        It may take as long as a few builds. It holds for every candidate, however that inlines and unrolls.
-
-        Raises:
-            BuildError: the compiler refuses a source.
-            EnvironmentFault: the compiler does not answer.
-            StoreError: a source cannot be read.
-        """
-        ...
-
-
-@runtime_checkable
-class NamesHost(Protocol):
-    """A ``Builder`` some of whose flags may name the host."""
-
-    @property
-    def host_flags(self) -> HostFlags:
-        """What each of them means on the machine that runs what is built; empty where no flag does."""
-        ...
-
-
 class CacheableBuild(Protocol):
     """What a build depends on, so that another of which all that is the same need not be made."""
 
@@ -233,104 +84,223 @@ class CacheableBuild(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class ReadsByItself(Protocol):
-    """A ``CacheableBuild`` whose question holds what a part of the build has read; the build reads it once more."""
-
-    def is_of(self, built: BuildResult) -> bool:
-        """Whether the build has read the same."""
+    def is_of(self, _built: BuildResult) -> bool:
+        """Whether the build has read the same, where the question holds what a part of it has read."""
         ...
 
 
-@runtime_checkable
-class TellsInputs(Protocol):
-    """A ``Builder`` that knows all that its builds depend on, so that they may be taken from the build cache."""
+if TYPE_CHECKING:
+    default = property
+else:
 
-    def cacheable(self, controls: ControlsFile | None) -> CacheableBuild:
-        """What the build with ``controls`` depends on.
+    class default:  # noqa: N801 - used as property is
+        """A property that a field of a dataclass may take the place of: the class itself has no such attribute."""
 
-        Raises:
-            NotModelled: it may depend on something that is not known.
-        """
-        ...
+        def __init__(self, answer: Callable[[Any], Any]) -> None:
+            self._answer = answer
+            self.__doc__ = answer.__doc__
+
+        def __set_name__(self, _owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, builder: Any, _owner: type | None = None) -> Any:
+            if builder is None:
+                raise AttributeError(self._name)
+            return self._answer(builder)
 
 
-class Builder(Protocol):
+class Builder(ABC):
     """One installed compiler on one kernel. Immutable; safe to use from several threads.
 
-    Attributes:
-        compiler: name, version, build and the resolved baseline command (paths relative to rootdir).
-        architecture: the part of the target that names the processor, e.g. ``x86-64-v3``.
-        target: architecture and compiler line, e.g. ``x86-64-v3-gcc12``.
-        clock: the clock that times its kernels.
-        acf_line: the compiler line whose ACFs it applies, e.g. ``ptxas13.3``; None if it takes no ACF.
-        native: why this machine cannot run what it builds; None if it can.
+    What is not abstract has an answer for compilers that have nothing of the kind.
     """
 
-    @property
-    def compiler(self) -> Compiler: ...  # noqa: D102 - see Attributes
-    @property
-    def architecture(self) -> str: ...  # noqa: D102
-    @property
-    def target(self) -> str: ...  # noqa: D102
-    @property
-    def clock(self) -> str: ...  # noqa: D102
-    @property
-    def acf_line(self) -> str | None: ...  # noqa: D102
-    @property
-    def native(self) -> str | None: ...  # noqa: D102
+    @default
+    def compiler(self) -> Compiler:
+        """Name, version, build and the resolved baseline command (paths relative to rootdir)."""
+        raise NotImplementedError
+
+    @default
+    def architecture(self) -> str:
+        """The part of the target that names the processor, e.g. ``x86-64-v3``."""
+        raise NotImplementedError
+
+    @default
+    def target(self) -> str:
+        """Architecture and compiler line, e.g. ``x86-64-v3-gcc12``."""
+        raise NotImplementedError
+
+    @default
+    def clock(self) -> str:
+        """The clock that times its kernels."""
+        raise NotImplementedError
+
+    @default
+    def acf_line(self) -> str | None:
+        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3``; None if it takes no ACF."""
+        return None
+
+    @default
+    def native(self) -> str | None:
+        """Why this machine cannot run what it builds; None if it can."""
+        return None
+
+    # ── spaces ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def default_space(self) -> Space | None:
         """The compiler's own space, checked against the installed compiler; None if it has none."""
-        ...
+        return None
 
     def option_space(self) -> Space | None:
         """The space of the compiler's public options, ``space="options"``; None if it has none."""
-        ...
+        return None
 
+    @default
+    def spaces(self) -> Mapping[str, Callable[[], Space]]:
+        """Further spaces, such as ``space="autotune"``: name → the space, which raises MarkerError if there is none."""
+        return {}
+
+    @default
+    def option_classes(self) -> Sequence[ControlClass] | None:
+        """The classes that options have behind this baseline, narrowest first; None where options have no classes."""
+        return None
+
+    def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
+        """The space called ``base``, or none, together with the options of ``classes``, each knob once."""
+        raise NotImplementedError
+
+    def refused_option(self, _options: Sequence[str]) -> str | None:
+        """The first option that the compiler does not take, in the compiler's own words; None if none is known.
+
+        Each is tried by itself behind the baseline's flags, on an empty source.
+        """
+        return None
+
+    @default
+    def knobs_taken(self) -> frozenset[str] | None:
+        """Knobs, of those not beginning with ``-``, that builds take; None where that is not known.
+
+        All others are for the test's body, as ``acf.params``: a knob that the body does not read changes nothing.
+        """
+        return None
+
+    @default
+    def baseline_params(self) -> Mapping[str, KnobValue]:
+        """What the kernel is built or run with where no control says otherwise: in ``acf.params`` of both arms."""
+        return {}
+
+    # ── controls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
     def render(self, candidate: Candidate) -> ControlsFile:
         """The controls file of ``candidate``: knobs that begin with ``-``, one option per line, sorted."""
-        ...
 
+    @abstractmethod
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
         """Check committed ``data`` of ``kind``: an options file against what ``knobs`` render to, byte for byte.
 
         Raises:
             StoreError: they differ, an option may not stand in a controls file, or the compiler takes no such kind.
         """
-        ...
 
+    @abstractmethod
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """The options that apply ``controls``, a file at ``path``, in frameworks that call the compiler themselves."""
+
+    # ── what builds read ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
     def sources(self) -> Mapping[str, str]:
         """Rootdir-relative path → SHA-256 of every project file that the compiler reads, system headers left out."""
-        ...
 
+    def sources_with(self, _controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with these controls: a macro may decide what is included."""
+        return self.sources()
+
+    def why_without_effect(self, *_probes: Knobs) -> str | None:
+        """Why a macro changes nothing in the sources; None if none is known to. A probe has a value for each macro."""
+        return None
+
+    @default
+    def data(self) -> Mapping[str, str]:
+        """Data that the kernel is called with and the test's text does not hold: path → SHA-256 of what they mean."""
+        return {}
+
+    @default
+    def host_flags(self) -> HostFlags:
+        """What flags that name the host mean on the machine that runs what is built; empty where no flag does."""
+        return {}
+
+    @default
+    def functions(self) -> Functions | None:
+        """What ``functions=`` and ``neighbours=`` of the toolchain say; None where it takes no such arguments."""
+        return None
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What lets values differ between two builds whose controls keep every value; found out by compiling.
+
+        It may take as long as a few builds, holds for every candidate, and allows everything where nobody can tell.
+
+        Raises:
+            BuildError: the compiler refuses a source.
+            EnvironmentFault: the compiler does not answer.
+            StoreError: a source cannot be read.
+        """
+        name = self.compiler.name
+        return (Licence("unknown", "opaque", name, "a toolchain that tells what its compiler may change"),)
+
+    @default
+    def is_modelled(self) -> bool:
+        """Whether ``cacheable`` knows what builds depend on, if not of each of them."""
+        return False
+
+    def cacheable(self, _controls: ControlsFile | None) -> CacheableBuild:
+        """What the build with these controls depends on, so that it may be taken from the build cache.
+
+        Raises:
+            NotModelled: it may depend on something that is not known.
+        """
+        raise NotModelled(f"builds by {self.compiler.name} are not modelled")
+
+    # ── builds ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, which is created if missing; ``None`` builds the baseline.
 
         Raises:
             BuildError: the compiler refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
         """
-        ...
 
-    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """The options that apply ``controls``, a file at ``path``, in frameworks that call the compiler themselves."""
-        ...
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``, with the same machine code, and what builds of a search have in common made once.
 
+        That lies beside ``out_dir``, or in a process that ends with this one. The time says nothing, and is never a
+        sample of ``compile_time``.
+        """
+        return self.build(controls, out_dir, timeout_s=timeout_s)
+
+    @default
+    def counts(self) -> bool:
+        """Whether ``count`` adds metrics to those of ``build``."""
+        return False
+
+    def count(self, built: BuildResult) -> BuildResult:
+        """The build with metrics that need another program, such as a disassembler, from the files beside it.
+
+        They are of the whole and of each entry function; those that cannot be counted here are left out. It is called
+        only if an objective names one, since a search builds hundreds of times.
+        """
+        return built
+
+    def remarks(self, _built: BuildResult) -> Sequence[str]:
+        """What whoever reads the result should know of how the build came about, in sentences."""
+        return ()
+
+    @abstractmethod
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The built kernel as a callable object (Cc: ``ctypes.CDLL``); entries taken from it are added to ``used``."""
-        ...
 
-
-def licences_of(builder: Builder) -> tuple[Licence, ...]:
-    """The licences of what ``builder`` builds; one that allows everything where its toolchain cannot tell.
-
-    Raises:
-        BuildError: the compiler refuses a source.
-        EnvironmentFault: the compiler does not answer.
-        StoreError: a source cannot be read.
-    """
-    if isinstance(builder, TellsLicences):
-        return builder.licences()
-    name = builder.compiler.name
-    return (Licence("unknown", "opaque", name, "a toolchain that tells what its compiler may change"),)
+    def load_beside(self, built: BuildResult, used: set[str], _baseline: Callable[[], BuildResult]) -> Any:
+        """As ``load``; the baseline's build, made when it is asked for, is what a kernel may be checked by."""
+        return self.load(built, used)

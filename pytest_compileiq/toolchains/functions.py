@@ -6,7 +6,7 @@ Controls reach every function of a compiler's command, and a test calls a few of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -92,14 +92,6 @@ class Functions(Struct, frozen=True):
         )
 
 
-@runtime_checkable
-class NamesFunctions(Protocol):
-    """A ``Builder`` whose toolchain takes ``functions=`` and ``neighbours=``."""
-
-    @property
-    def functions(self) -> Functions: ...  # noqa: D102 - see above
-
-
 def functions_of(builder: Builder) -> Functions:
     """What the test's toolchain says; nothing where it takes no such arguments."""
-    return builder.functions if isinstance(builder, NamesFunctions) else Functions()
+    return builder.functions or Functions()

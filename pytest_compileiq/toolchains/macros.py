@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.base import Builder, HasBaselineParams
+from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.marker_values import named_values
 
 DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
@@ -39,7 +39,7 @@ def params_of(knobs: Knobs) -> dict[str, KnobValue]:
 
 def params_in(builder: Builder, knobs: Knobs) -> dict[str, KnobValue]:
     """What a test's body reads as ``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
-    baseline = builder.baseline_params if isinstance(builder, HasBaselineParams) else {}
+    baseline = builder.baseline_params
     return {**baseline, **params_of(knobs)}
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError
 from pytest_compileiq.model import LONGEST_TEXT, ControlsFile, Licence
 from pytest_compileiq.rules.licences import promises_bits
-from pytest_compileiq.toolchains.base import Builder, licences_of
+from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.option_classes import classes_of
 
 
 def licences_or_unknown(builder: Builder) -> tuple[Licence, ...]:
     """What the baseline and the sources let a compiler change; where that cannot be found out, everything."""
     try:
-        return licences_of(builder)
+        return builder.licences()
     except (BuildError, EnvironmentFault, StoreError) as error:  # a finished search is worth more than this answer
         reason = " ".join(str(error).split())[:LONGEST_TEXT]
         return (Licence("unknown", "opaque", reason, "a compiler that answers"),)

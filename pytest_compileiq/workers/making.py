@@ -13,7 +13,6 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.elsewhere import collected
 from pytest_compileiq.errors import BuildError, CompileIQError
-from pytest_compileiq.toolchains.base import NamesHost
 from pytest_compileiq.workers.messages import Failed, Identified, Identify, Made, NotMade, Query
 
 # Beside what was brought here, which is of the same names.
@@ -26,7 +25,7 @@ def answer(item: pytest.Item, builds: Path, query: Query) -> Identified | Made |
         flags = None if query.host_flags is None else tuple(sorted(query.host_flags.items()))
         benchmark = _benchmark(item, builds / _FOLDER, flags)
         if isinstance(query, Identify):
-            meant = benchmark.builder.host_flags if isinstance(benchmark.builder, NamesHost) else {}
+            meant = benchmark.builder.host_flags
             return Identified(identity_of(benchmark.builder, benchmark.rootdir), dict(meant))
         built = benchmark.builds.get(query.controls)
         home = benchmark.builds.made(query.controls)

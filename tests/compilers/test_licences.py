@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.model import Licence
-from pytest_compileiq.toolchains.base import Place, Toolchain, licences_of
+from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags
@@ -44,7 +44,7 @@ def axpy(y, x, a, BLOCK: tl.constexpr):
 
 def found(tmp_path: Path, name: str, text: str, toolchain: Toolchain) -> tuple[Licence, ...]:
     (tmp_path / name).write_text(text)
-    return licences_of(toolchain.resolve(Place(tmp_path, tmp_path)))
+    return toolchain.resolve(Place(tmp_path, tmp_path)).licences()
 
 
 @needs.ptxas

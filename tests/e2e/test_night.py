@@ -216,7 +216,7 @@ def test_x_stops_a_night_at_the_first_benchmark_that_cannot_be_tuned(made):
         (["--tune", "--tune-total=3"], "give 4 or more"),
         (["--tune", "--tune-total=99999h"], "more than anyone can spend: at most 8760h"),
         (["--tune", "--tune-total=long"], "--tune-total='long': expected a number of evaluations (4000) or a time"),
-        (["--tune", "--tune-total=8h", "--tune-budget=20"], "leave one of them out"),
+        (["--tune", "--tune-total=8h", "--tune-budget=20"], "exclude each other"),
     ],
 )
 def test_a_total_that_says_nothing_is_wrong_usage(made, arguments, said):

@@ -23,7 +23,7 @@ from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.trackers import make_tracker
 from pytest_compileiq.space import PtxasSearchSpace
 from pytest_compileiq.testing import SMALL_SPACE
-from pytest_compileiq.toolchains.base import Place, TriesOptions
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.template import read_template
@@ -108,13 +108,11 @@ def test_a_function_that_a_library_has_not_is_answered_with_the_nearest(tmp_path
     assert str(refused.value) == "k.so has no function 'kernl' (did you mean 'kernel'?)"
 
 
-def compiler_of(root: Path, toolchain: Cc | Fortran) -> TriesOptions:
+def compiler_of(root: Path, toolchain: Cc | Fortran) -> Builder:
     write_files(root, {"t/k.c": "", "t/k.cpp": "", "t/k.f90": "", "t/k.h": ""})
     if shutil.which(toolchain.compiler or "gcc") is None:
         pytest.skip(f"needs {toolchain.compiler}")
-    builder = toolchain.resolve(Place(root / "t", root))
-    assert isinstance(builder, TriesOptions)
-    return builder
+    return toolchain.resolve(Place(root / "t", root))
 
 
 def test_what_the_compiler_does_not_take_is_answered_in_its_own_words(tmp_path):

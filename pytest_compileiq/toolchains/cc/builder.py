@@ -28,7 +28,7 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.draining import TAIL_BYTES
 from pytest_compileiq.system.files import Unfit, inside
-from pytest_compileiq.toolchains.base import BaseSpace, HostFlags, Place
+from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
@@ -106,7 +106,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
 
 
 @dataclass(frozen=True)
-class CcBuilder:
+class CcBuilder(Builder):
     """A ``pytest_compileiq.toolchains.base.Builder``. The compiler runs in ``rootdir`` on relative paths.
 
     So neither ``__FILE__`` nor a diagnostic holds the path of a checkout.
@@ -117,6 +117,7 @@ class CcBuilder:
         links: of the builds of this run.
     """
 
+    is_modelled = counts = True
     compiler: Compiler
     architecture: str
     target: str
@@ -133,7 +134,6 @@ class CcBuilder:
     host_flags: HostFlags = field(default_factory=dict)
     links: Links = field(default_factory=Links, compare=False, repr=False)
     clock: str = "cpu"
-    acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
 
     @property

@@ -18,6 +18,7 @@ from posixpath import join
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.model import BuildResult
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
 from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
@@ -52,6 +53,10 @@ class GccBuild(Struct, frozen=True):
     output: str
     patterns: tuple[str, ...]
     rootdir: Path
+
+    def is_of(self, _built: BuildResult) -> bool:
+        """As of ``CacheableBuild``: the question holds nothing that was read."""
+        return True
 
     def question(self) -> Mapping[str, Sequence[str]]:
         """All words that the build is asked with, for its key.

@@ -25,7 +25,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.machine import this_architecture
-from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.command.output import WHOLE, Output, code_of
@@ -83,7 +83,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
 
 
 @dataclass(frozen=True)
-class CommandBuilder:
+class CommandBuilder(Builder):
     """A ``pytest_compileiq.toolchains.base.Builder``. The steps run in ``rootdir`` on relative sources."""
 
     compiler: Compiler

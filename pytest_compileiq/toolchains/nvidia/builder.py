@@ -12,7 +12,7 @@ from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlClass
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import OpaqueSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
-from pytest_compileiq.toolchains.base import BaseSpace
+from pytest_compileiq.toolchains.base import BaseSpace, Builder
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
 from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 from pytest_compileiq.toolchains.nvidia.options import PTXAS, CudaOptions
@@ -22,7 +22,7 @@ from pytest_compileiq.toolchains.options_file import parse_controls
 
 
 @dataclass(frozen=True, kw_only=True)
-class NvidiaBuilder:
+class NvidiaBuilder(Builder):
     """One installed compiler of NVIDIA's, whose controls are an ACF, public options, or both."""
 
     public_options: ClassVar[CudaOptions]

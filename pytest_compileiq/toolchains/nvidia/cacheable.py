@@ -69,6 +69,10 @@ class PtxasBuild:
         """What its words may let it depend on, that no key holds; None if there is nothing."""
         return why_ptxas_is_not_modelled((*self.words, *self._options))
 
+    def is_of(self, _built: BuildResult) -> bool:
+        """As of ``CacheableBuild``: the question holds nothing that was read."""
+        return True
+
     def question(self) -> Mapping[str, Sequence[str]]:
         """All words that the build is asked with.
 

@@ -109,6 +109,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
 class NvccBuilder(NvidiaBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``. nvcc runs in ``rootdir`` on the relative path."""
 
+    is_modelled = True
     public_options = NVCC  # and those of ptxas after ``-Xptxas=``
 
     words: tuple[str, ...]

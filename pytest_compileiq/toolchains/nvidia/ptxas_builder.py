@@ -79,6 +79,8 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
 class PtxasBuilder(PtxasBacked):
     """A ``pytest_compileiq.toolchains.base.Builder``. ptxas runs in ``rootdir`` on the relative path."""
 
+    is_modelled = True
+
     flags: tuple[str, ...]
     source: str
     functions: Functions

@@ -34,7 +34,7 @@ from pytest_compileiq.rules.fingerprint import canonical_text
 from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.machine import this_architecture
-from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options_file import parse_named
@@ -69,7 +69,7 @@ def resolve(params: Params, place: Place) -> ParamsBuilder:
 
 
 @dataclass(frozen=True)
-class ParamsBuilder:
+class ParamsBuilder(Builder):
     """A ``pytest_compileiq.toolchains.base.Builder`` that compiles nothing; its one entry is what decides the result.
 
     Two arms have equal code where they have equal parameters, packages and sources.

@@ -12,7 +12,7 @@ from pytest_compileiq.toolchains.functions import Functions
 
 
 def benchmark_of(functions: Functions | None, *entries: str) -> SimpleNamespace:
-    builder = SimpleNamespace() if functions is None else SimpleNamespace(functions=functions)
+    builder = SimpleNamespace(functions=functions)
     return SimpleNamespace(builds=SimpleNamespace(look=lambda controls: built(*entries)), builder=builder)
 
 

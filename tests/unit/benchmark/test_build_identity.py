@@ -27,6 +27,10 @@ class Telling(FakeBuilder):
             raise NotModelled(self.not_modelled)
         return self
 
+    @property
+    def is_modelled(self):
+        return True
+
     def question(self):
         return {"compile": [self.option, f"-I{self.root}/include"], "directory": [self.root],
                 "environment": [f"LC_ALL={self.language}", f"PATH={self.path}"]}  # fmt: skip

@@ -12,11 +12,19 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.space import Space, choice, literal
+from pytest_compileiq.toolchains.base import Builder
 
 CONFIGS = Space.from_mapping({"config": choice(["A=1", "A=2"])})
 
 
-class Offering:
+class Bare(Builder):
+    """One of which nothing is asked but what a compiler without anything of the kind answers."""
+
+
+Bare.__abstractmethods__ = frozenset()
+
+
+class Offering(Bare):
     spaces = {"autotune": lambda: CONFIGS}  # noqa: RUF012 - read only
 
     def __init__(self, **others) -> None:
@@ -46,7 +54,7 @@ def test_a_toolchain_s_own_space_is_named_and_joined_like_any_other():
             Offering(),
             r"'autotuned' \(did you mean 'autotune'\?\): expected a dict of knobs, 'default', 'options', 'autotune', Ptx",
         ),
-        (SimpleNamespace(), r"space='autotuned': expected a dict of knobs, 'default', 'options', PtxasSearchSpace\(\)"),
+        (Bare(), r"space='autotuned': expected a dict of knobs, 'default', 'options', PtxasSearchSpace\(\)"),
     ],
 )
 def test_an_unknown_space_names_those_that_there_are(builder, said):
@@ -54,7 +62,7 @@ def test_an_unknown_space_names_those_that_there_are(builder, said):
         _ = benchmark("autotuned", builder).space
 
 
-class Reading:
+class Reading(Bare):
     """Says which macros are looked for in its sources."""
 
     baseline_params: Mapping[str, int] = {}
@@ -71,6 +79,10 @@ def test_a_group_s_key_is_a_name_and_neither_an_option_nor_a_macro():
     grouped = benchmark(space, Reading())
     assert [gene.name for gene in grouped._own_options] == ["-funroll-loops", "-DTILE="]
     assert grouped.idle_macro() == "looked for ['-DTILE=']"
+
+
+class Unclassed(Bare):
+    compiler = SimpleNamespace(name="opt")
 
 
 class Classing(Offering):
@@ -105,7 +117,7 @@ def test_a_class_of_which_there_is_no_option_names_those_that_there_are():
     with pytest.raises(MarkerError, match=r"space='opaque': cc has no option of this class .* it has 'value-safe', 'o"):
         _ = benchmark(["default", "opaque"], Classing()).space
     with pytest.raises(MarkerError, match=r"space='order': opt has no option .* its options have no classes here"):
-        _ = benchmark("order", SimpleNamespace(compiler=SimpleNamespace(name="opt"))).space
+        _ = benchmark("order", Unclassed()).space
 
 
 def test_a_misspelt_class_is_answered_with_the_nearest():
@@ -117,4 +129,4 @@ def test_a_misspelt_class_is_answered_with_the_nearest():
 def test_what_a_toolchain_says_of_a_build_is_handed_on():
     built = BuildResult(Path(), {}, {}, "", 3.0)
     assert benchmark(None, Offering()).remarks(built) == ("made in 3.0 s",)
-    assert benchmark(None, SimpleNamespace()).remarks(built) == ()
+    assert benchmark(None, Bare()).remarks(built) == ()

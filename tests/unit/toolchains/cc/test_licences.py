@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.base import Place, licences_of
+from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.gcc_dumps import library_symbols, read_operations, read_statements
 from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
 from pytest_compileiq.toolchains.cc.marker import Cc
@@ -63,7 +63,7 @@ def found(tmp_path, text, flags, *, suffix=".c", compiler=None):
         toolchain = Fortran("k.f90", flags=flags)
     else:
         toolchain = Cc(f"k{suffix}", flags=flags, compiler=compiler or "gcc")
-    return licences_of(toolchain.resolve(Place(tmp_path, tmp_path)))
+    return toolchain.resolve(Place(tmp_path, tmp_path)).licences()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_clang_is_asked_what_it_may_change(tmp_path, text, flags, expected):
 def test_a_source_of_data_alone_neither_stops_the_question_nor_answers_with_another_s_text(tmp_path, order):
     (tmp_path / "table.c").write_text("const double table[2] = {1, 2};\n")
     (tmp_path / "k.c").write_text(AXPY)
-    (only,) = licences_of(Cc(*order, flags=FMA).resolve(Place(tmp_path, tmp_path)))
+    (only,) = Cc(*order, flags=FMA).resolve(Place(tmp_path, tmp_path)).licences()
     assert (only.name, only.where) == ("contraction", "k.c:1 (-march=x86-64-v3)")
 
 
@@ -197,7 +197,7 @@ def test_a_source_that_does_not_compile_has_no_licences_but_an_error(tmp_path):
 def test_what_cannot_tell_says_so(tmp_path):
     (tmp_path / "k.c").write_text(AXPY)
     toolchain = Command("gcc -O2 -shared -fPIC k.c -o {out}", sources=["k.c"])
-    (licence,) = licences_of(toolchain.resolve(Place(tmp_path, tmp_path)))
+    (licence,) = toolchain.resolve(Place(tmp_path, tmp_path)).licences()
     assert (licence.name, licence.allows) == ("unknown", "opaque")
 
 
