@@ -37,7 +37,7 @@ import numpy as np
 from machine import describe
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import Candidate, Knobs, Licence
-from pytest_compileiq.toolchains.base import Builder, Place, licences_of
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.fortran.marker import Fortran
 
@@ -206,7 +206,7 @@ class Bench:
         self.case, self.home, self.jobs = case, home, jobs
         self.builder = case.builder()
         self.space = self.builder.default_space()
-        self.licences: tuple[Licence, ...] = licences_of(self.builder)
+        self.licences: tuple[Licence, ...] = self.builder.licences()
         self.inputs = home / "inputs.npz"
         np.savez(self.inputs, **draws(case.takes, seed))
         self.verdicts: dict[str, Difference | str | None] = {}
