@@ -17,6 +17,7 @@ from pytest_compileiq.capture.bundle_launches import (
 )
 from pytest_compileiq.capture.launch_check import ComparedLaunches
 from pytest_compileiq.capture.launches import Account
+from pytest_compileiq.capture.report import as_captured_text
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.spelling import quantity
 
@@ -72,13 +73,8 @@ def launched_check_lines(bundle: Bundle, kernels: Sequence[ComparedLaunches]) ->
     """Whether the program still launches what ``bundle`` holds, and what changed."""
     for kernel in kernels:
         yield from _changes(kernel)
-    if all(kernel.is_as_captured for kernel in kernels):
-        yield f"the program launches the Triton kernels that {bundle.root} holds"
-    else:
-        yield (
-            f"the program no longer launches the Triton kernels that {bundle.root} holds: capture again, to another "
-            "directory (--to DIR), and tune again what changed"
-        )
+    is_as_captured = all(kernel.is_as_captured for kernel in kernels)
+    yield as_captured_text(is_as_captured, f"launches the Triton kernels that {bundle.root} holds")
 
 
 def told_of(each: Specialisation) -> str:

@@ -84,13 +84,14 @@ def check_lines(bundle: Bundle, kernels: Sequence[Compared]) -> Iterator[str]:
     """Whether the program still calls what ``bundle`` holds, and what changed."""
     for kernel in kernels:
         yield from _changes(kernel)
-    if all(kernel.is_as_captured for kernel in kernels):
-        yield f"the program calls what {bundle.root} holds"
-    else:
-        yield (
-            f"the program no longer calls what {bundle.root} holds: capture again, to another directory (--to DIR), "
-            "and tune again what changed"
-        )
+    yield as_captured_text(all(kernel.is_as_captured for kernel in kernels), f"calls what {bundle.root} holds")
+
+
+def as_captured_text(is_as_captured: bool, does: str) -> str:
+    """Whether the program still ``does`` what it did when it was captured, and what to do if not."""
+    if is_as_captured:
+        return f"the program {does}"
+    return f"the program no longer {does}: capture again, to another directory (--to DIR), and tune again what changed"
 
 
 def _changes(kernel: Compared) -> Iterator[str]:
