@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
+from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found
 from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
@@ -110,7 +110,7 @@ class Builds(Struct, frozen=True):
         known = self._sources.get(_name(controls))
         if known is not None:
             return known
-        return self.builder.sources() if controls is None else sources_with(self.builder, controls)
+        return self.builder.sources() if controls is None else self.builder.sources_with(controls)
 
     @property
     def _is_all_cached(self) -> bool:

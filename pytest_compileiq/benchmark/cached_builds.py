@@ -146,7 +146,7 @@ class CachedBuilds(Struct):
         begun_ns, before = time.time_ns(), _signatures(own | installed)
         built = make()
         known, as_installed = self._digests(own), self._digests(installed)
-        sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
+        sources = dict(builder.sources() if controls is None else builder.sources_with(controls))
         is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
         is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
         is_as_asked = build.is_of(built)
@@ -212,11 +212,6 @@ def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:
         return build.inputs()
     except NotModelled:
         return None
-
-
-def sources_with(builder: Builder, controls: ControlsFile) -> Mapping[str, str]:
-    """Path → SHA-256 of every project file that the compiler reads with ``controls``; a macro may include another."""
-    return builder.sources_with(controls)
 
 
 def _signatures(inputs: Inputs) -> Signatures:

@@ -58,10 +58,7 @@ def run_draw(
 
 
 def why_apart(tuned: Acf, baseline: Acf) -> str | None:
-    """How the first such output of the tuned arm is not the baseline's, in words; None where each is near it.
-
-    Also where the body defines itself what is correct.
-    """
+    """How an output of the tuned arm differs from the baseline's, in words; None also where ``check=`` judges it."""
     pairs = () if tuned.asked.check else zip(tuned.written, baseline.written, strict=False)
     return next(filter(None, (own.why_apart(its) for own, its in pairs)), None)
 

@@ -126,10 +126,11 @@ class _Watched(Struct):
         if keys and len(set(keys)) == len(keys) and self.own.keys() >= set(keys):
             costs[0] = _sum(self.own[key] for key in keys)  # the body made the same calls before: those were the first
         self.called, self.acf = _called(costs), acf
-        checked = CheckedArm(Timed(acf.arm, call, Untimed("cpu"), self.tick, acf.asked.reset), acf.asked)
-        with suppress(ArmError, CheckFailed):  # whoever runs the body for its correctness says so
-            checked.learn()
-        acf.written = checked.written
+        if acf.drew:  # one input was compared before
+            checked = CheckedArm(Timed(acf.arm, call, Untimed("cpu"), self.tick, acf.asked.reset), acf.asked)
+            with suppress(ArmError, CheckFailed):  # whoever runs the body for its correctness says so
+                checked.learn()
+            acf.written = checked.written
         raise Leave
 
     def _around(self, name: str, arguments: Sequence[Any], call: Callable[[], Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import CONTROL_CLASSES, ControlClass
@@ -69,8 +69,8 @@ def _space(part: object, builder: Builder, nodeid: str) -> Space:
         return Space((), part)
     if isinstance(part, Mapping):
         return Space.from_mapping(part)
-    if isinstance(part, str) and part in _offered(builder):
-        return _offered(builder)[part]()
+    if isinstance(part, str) and part in builder.spaces:
+        return builder.spaces[part]()
     raise _no_space(part, builder, nodeid)
 
 
@@ -80,14 +80,9 @@ def _usable(space: Space | None, builder: Builder, nodeid: str) -> Space:
     return space
 
 
-def _offered(builder: Builder) -> Mapping[str, Callable[[], Space]]:
-    """The spaces that the toolchain has besides its default and its options, by name."""
-    return builder.spaces
-
-
 def _names(builder: Builder) -> Sequence[str]:
     classes = () if builder.option_classes is None else CONTROL_CLASSES
-    return (*_BASES, *_offered(builder), *classes)
+    return (*_BASES, *builder.spaces, *classes)
 
 
 def _no_space(part: object, builder: Builder, nodeid: str) -> MarkerError:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.ray.cluster import Cluster
 from pytest_compileiq.ray.place import Place
 from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
@@ -21,27 +20,16 @@ def open_transport(
     root: Path, guard: Guard, where: str, say: Callable[[str], None], start: Start, kinds: frozenset[str]
 ) -> Transport:
     """The devices of the cluster ``where``, for one run; raises as ``Cluster``."""
-    return RayTransport(Cluster(root, guard, where, say, start, kinds))
+    return RayTransport(root, guard, where, say, start, kinds)
 
 
-@dataclass(frozen=True)
-class RayTransport:
+class RayTransport(Cluster):
     """A run's part in a cluster."""
-
-    cluster: Cluster
 
     @property
     def carriers(self) -> Sequence[RayCarrier]:
         """One carrier to each device that the run began with."""
-        return [RayCarrier(self.cluster, home) for home in range(len(self.cluster.places))]
-
-    def afar(self, nodeid: str) -> Afar:
-        """As ``Cluster.afar``."""
-        return self.cluster.afar(nodeid)
-
-    def close(self) -> None:
-        """As ``Cluster.close``."""
-        self.cluster.close()
+        return [RayCarrier(self, home) for home in range(len(self.places))]
 
 
 @dataclass

@@ -46,7 +46,7 @@ class Drawn(Struct, frozen=True):
         calls: what first and later calls took on another such draw; None where they were not timed.
         written: digests of what calls write to ``measure(outputs=…)``, of the tuned arm and of the baseline's two runs;
             empty where none ran.
-        apart: how those outputs of the tuned arm are not the baseline's; None where they are near them.
+        apart: how those outputs of the tuned arm differ from the baseline's; None where they hardly do.
     """
 
     outputs: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ class Called(Struct, frozen=True):
 
 
 class FirstCalls(Struct, frozen=True):
-    """Both arms' calls on one draw, and how their outputs are apart: None where they are not."""
+    """Both arms' calls on one draw, and how their outputs differ; None where they hardly do."""
 
     baseline: Called
     tuned: Called

@@ -44,7 +44,7 @@ class Written(Struct):
         return left if left.any() else None
 
     def why_apart(self, other: Written) -> str | None:
-        """How these values are not the baseline's, in words; None where most are near them, or no numpy type."""
+        """How these values differ from the baseline's, in words; None where few do, or numpy lacks their type."""
         from pytest_compileiq.rules.accuracy import share_apart
 
         if (dtype := self.output.dtype) is None or dtype != other.output.dtype or self.output.size != other.output.size:

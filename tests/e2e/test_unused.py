@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
+from pytest_compileiq.benchmark.marker import read_marker
+
 HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools", "msgspec", "pytest_compileiq.model")
 CONFTEST = f"""
 import atexit, sys
@@ -16,6 +21,14 @@ def test_a_project_without_tuned_benchmarks_loads_no_heavy_module(project):
     made = project({"conftest.py": CONFTEST, "test_plain.py": "def test_plain():\n    pass\n"})
     assert "HEAVY []" in made.pytest("-s", code=0, forked=False)
     assert "HEAVY []" in made.pytest("-s", "--collect-only", "-q", code=0, forked=False)
+
+
+def test_every_argument_of_the_marker_is_listed_by_markers(project):
+    said = project({"test_plain.py": ""}).pytest("--markers", code=0)
+    (line,) = (line for line in said.splitlines() if line.startswith("@pytest.mark.tune("))
+    given = line.partition("*, ")[2].partition(")")[0].split(", ")
+    taken = re.findall(r"kwargs(?:\.get\(|, )\"(\w+)\"", inspect.getsource(read_marker))
+    assert sorted(given) == sorted(taken)
 
 
 LOADED = """
