@@ -13,7 +13,7 @@ from pytest_compileiq.toolchains.commands import ask
 
 
 def preprocessed(argv: Sequence[str], rootdir: Path) -> tuple[Finished, set[str]]:
-    """How ``argv`` ended, a compiler's command with ``-M`` or ``-MM`` and one source, and which files it read.
+    """How ``argv`` ended, a compiler's command with one source and an option such as ``-M``, and which files it read.
 
     The rules are in a file of their own: among what is printed may be warnings, of controls too.
 

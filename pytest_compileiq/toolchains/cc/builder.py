@@ -37,6 +37,7 @@ from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, wit
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, find_source, who_chooses
 from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
+from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
 from pytest_compileiq.toolchains.cc.links import Links
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
@@ -210,7 +211,7 @@ class CcBuilder(Builder):
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        everything = self._dependencies("-M")
+        everything, _ = self._dependencies()
         own = {name for name in everything if self._inside_rootdir(name) is not None}
         contents, others = map(self._read, own), map(self._read, everything - own)
         return why_idle(probes, contents, others, self._macros_at_the_end)
@@ -352,10 +353,13 @@ class CcBuilder(Builder):
         return code.entries
 
     def _digests(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> dict[str, str]:
-        everything, not_system = (self._dependencies(option, words, knobs) for option in ("-M", "-MM"))
+        read = self._own_of(*self._dependencies(words, knobs))
+        return {name: sha256_hex(self._read(name)) for name in sorted(read) if not is_installed(name)}
+
+    def _own_of(self, everything: set[str], not_system: set[str]) -> set[str]:
+        """All that lies inside rootdir, and of what lies outside what is no system header."""
         own = {name for name in map(self._inside_rootdir, everything) if name is not None}
-        outside = {name for name in not_system if self._inside_rootdir(name) is None}
-        return {name: sha256_hex(self._read(name)) for name in sorted(own | outside) if not is_installed(name)}
+        return own | {name for name in not_system if self._inside_rootdir(name) is None}
 
     def _read(self, name: str) -> bytes:
         try:
@@ -378,10 +382,23 @@ class CcBuilder(Builder):
             (without_replaced((*begin, *self.flags.compile), knobs), sources) for begin, sources in each or together
         ]
 
-    def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
-        """What the baseline's commands read, with ``words`` behind them, without the macros that ``knobs`` define."""
+    def _dependencies(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> tuple[set[str], set[str]]:
+        """What the baseline's commands read, all of it and what is no system header.
+
+        Args:
+            words: behind the commands.
+            knobs: whose macros the commands go without.
+        """
+        preprocessor = self._read_by_all((*words, "-M"), knobs), self._read_by_all((*words, "-MM"), knobs)
+        if not any(may_branch_by_pragma(self._read(name)) for name in self._own_of(*preprocessor)):
+            return preprocessor
+        # The compiler itself takes twenty times as long as its preprocessor for a source of templates.
+        compiler = (*words, "-fsyntax-only")
+        return self._read_by_all((*compiler, "-MD"), knobs), self._read_by_all((*compiler, "-MMD"), knobs)
+
+    def _read_by_all(self, words: Sequence[str], knobs: Knobs) -> set[str]:
         each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
-        return set[str]().union(*(self._read_by([*command, *words, option, source]) for command, source in each))
+        return set[str]().union(*(self._read_by([*command, *words, source]) for command, source in each))
 
     def _read_by(self, argv: Sequence[str]) -> set[str]:
         finished, read = preprocessed(argv, self.rootdir)

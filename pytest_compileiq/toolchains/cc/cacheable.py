@@ -24,7 +24,7 @@ from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
-from pytest_compileiq.toolchains.cc.includes import Named, named_in, other_names_in
+from pytest_compileiq.toolchains.cc.includes import Named, may_branch_by_pragma, named_in, other_names_in
 from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 from pytest_compileiq.toolchains.commands import ask, modelled_environment
@@ -114,8 +114,10 @@ class GccBuild(Struct, frozen=True):
         yield from map(self._located, (*asked_for, *":".join(listed).split(":")))
 
     def _of_source(self, words: Sequence[str], source: str) -> Inputs:
-        read, directories = self._preprocessed(words, source)
         standard = _standard(words[0], source)
+        read, directories = self._read(words, source, "-M")
+        if any(may_branch_by_pragma(_text_of(path)) for path in read if not _is_below(path, standard)):
+            read, directories = self._read(words, source, "-fsyntax-only", "-MD")
         quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
         assembled, content = None, hashlib.sha256()
@@ -143,11 +145,11 @@ class GccBuild(Struct, frozen=True):
         if reason := _why_assembler_may_read(tuple(words), source, self.rootdir, content):
             raise NotModelled(f"{path} may hold assembly, and {reason}")
 
-    def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
-        """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
-        answer, read = preprocessed([*words, "-M", "-v", source], self.rootdir)
+    def _read(self, words: Sequence[str], source: str, *options: str) -> tuple[set[str], list[str]]:
+        """The files that are read, and the directories that are searched or would be if they were there."""
+        answer, read = preprocessed([*words, *options, "-v", source], self.rootdir)
         if answer.returncode != 0:
-            raise NotModelled(f"the preprocessor refuses {source}")
+            raise NotModelled(f"the compiler refuses {source}")
         return {self._located(name) for name in read}, [self._located(name) for name in _searched(answer.output)]
 
     def _located(self, name: str) -> str:

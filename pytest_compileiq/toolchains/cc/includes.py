@@ -31,6 +31,8 @@ _NEVER = (
     (re.compile(rb"GCC\s+(?:dependency|pch_preprocess)"), "has a pragma that looks at another file"),
     (re.compile(rb"(?<!\d)=\s*native\b"), "asks for the processor that it is compiled on"),  # Python.h: 0=native
 )
+# gcc's preprocessor alone passes over these pragmas, whose macros (__AVX2__, __OPTIMIZE__) its compiler defines.
+_SETS_MACROS = re.compile(rb"\bGCC\s+(?:target|optimize|push_options|pop_options|reset_options)\b|\b_Pragma\b")
 # Assembly itself, and what else of a source's strings the compiler hands to the assembler as it is; a macro may paste
 # either together.
 _TO_THE_ASSEMBLER = re.compile(
@@ -51,6 +53,11 @@ class Named(Struct, frozen=True):
     quoted: frozenset[str] = frozenset()
     angled: frozenset[str] = frozenset()
     to_the_assembler: bool = False
+
+
+def may_branch_by_pragma(text: bytes) -> bool:
+    """Whether gcc may compile other branches of ``text`` than its preprocessor takes alone, as for ``-M``."""
+    return _SETS_MACROS.search(_SPLICE.sub(b"", text)) is not None
 
 
 def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozenset[str]:

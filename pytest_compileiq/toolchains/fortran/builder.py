@@ -58,14 +58,16 @@ class FortranBuilder(CcBuilder):
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 
-    def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
+    def _dependencies(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> tuple[set[str], set[str]]:
         """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
 
         A module that lies beside a library's sources is a source; one that was made here is not.
         """
         with tempfile.TemporaryDirectory() as modules:
-            read = CcBuilder._dependencies(self, option, (*words, "-cpp", "-J", modules), knobs)
-        return {name for name in read if Path(name).name != _VECTOR_MATHS and Path(name).parent != Path(modules)}
+            everything, not_system = CcBuilder._dependencies(self, (*words, "-cpp", "-J", modules), knobs)
+        made_here = {name for name in everything | not_system if Path(name).parent == Path(modules)}
+        without = made_here | {name for name in everything | not_system if Path(name).name == _VECTOR_MATHS}
+        return everything - without, not_system - without
 
     def _with(self, *flags: str) -> FortranBuilder:
         return replace(self, flags=msgspec.structs.replace(self.flags, compile=(*self.flags.compile, *flags)))

@@ -151,7 +151,7 @@ class NvccBuilder(NvidiaBuilder):
         Raises:
             BuildError: the preprocessor refuses the source.
         """
-        everything = self._dependencies("-M", self.words)
+        everything = self._dependencies(self.words)
         own = set(filter(self._is_own, everything))
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
         return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
@@ -281,7 +281,7 @@ class NvccBuilder(NvidiaBuilder):
 
     def _digests(self, words: Sequence[str]) -> dict[str, str]:
         root = self.rootdir.resolve()
-        own = sorted(filter(self._is_own, self._dependencies("-MM", words)))
+        own = sorted(filter(self._is_own, self._dependencies(words)))
         return {Path(os.path.relpath(path, root)).as_posix(): sha256_hex(path.read_bytes()) for path in own}
 
     def _is_own(self, path: Path) -> bool:
@@ -293,8 +293,8 @@ class NvccBuilder(NvidiaBuilder):
             return False
         return not is_installed(path.relative_to(root).as_posix())
 
-    def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
-        argv = [self.tool.program, *words, option, *self.kernels.words_to_read]
+    def _dependencies(self, words: Sequence[str]) -> set[Path]:
+        argv = [self.tool.program, *words, "-M", *self.kernels.words_to_read]
         finished, read = preprocessed(argv, self.rootdir)
         if finished.returncode != 0:
             message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"

@@ -64,6 +64,13 @@ def test_a_kernel_that_one_arm_alone_has_is_told_with_instantiate(project):
 
 
 @needs.nvcc
+@pytest.mark.parametrize("option", ["-I", "-isystem "])
+def test_a_header_of_the_project_is_fingerprinted_by_whatever_option_it_is_found(project, option):
+    """CMake finds those of imported targets, and many projects their copy of CUTLASS, as a system's."""
+    assert "kernels/include/scale.h" in builder(project, flags=f"{option}include").sources()
+
+
+@needs.nvcc
 def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
     assert builder(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
     (project / "kernels/t").mkdir()

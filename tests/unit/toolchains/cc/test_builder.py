@@ -202,6 +202,26 @@ def test_a_header_outside_rootdir_is_named_as_the_compiler_names_it(project: Pat
     assert set(absolute.values()) == set(relative.values())
 
 
+@on_x86
+@pytest.mark.parametrize("pragma", ['#pragma GCC target("avx2")', 'DO(GCC target("avx2"))'])
+def test_sources_are_of_the_branch_that_is_compiled_where_a_pragma_chooses_it(tmp_path: Path, pragma: str) -> None:
+    """gcc's preprocessor passes over such a pragma: its ``-M`` names the header of the other branch."""
+    write_files(
+        tmp_path,
+        {
+            "kernels/fast.h": '#include "faster.h"\n',
+            "kernels/faster.h": "int f(void) { return 2; }\n",
+            "kernels/slow.h": "int f(void) { return 1; }\n",
+        },
+    )
+    text = f"#define DO(x) _Pragma(#x)\n{pragma}\n"
+    text += '#ifdef __AVX2__\n#include "fast.h"\n#else\n#include "slow.h"\n#endif\n'
+    found = single(tmp_path, text, flags="-march=x86-64-v2")
+    assert list(found.sources()) == ["kernels/fast.h", "kernels/faster.h", "kernels/one.c"]
+    own, _ = found.cacheable(None).inputs()
+    assert str(tmp_path / "kernels/faster.h") in own.files
+
+
 def test_names_with_blanks_and_dollars_survive_the_makefile(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "my $1 #2.h").write_text("#define ONE 1\n")
