@@ -43,7 +43,7 @@ from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.gate import judge_gain
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.option_list import options_of
+from pytest_compileiq.toolchains.options import options_of
 
 # gcc's levels, and what one would turn on or off at its highest. Contraction is off, so that all give the same bits.
 LEVELS = (

@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 
 from machine import describe
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
+from pytest_compileiq.toolchains.nvidia.builder import read_ptxas_log
 from pytest_compileiq.toolchains.nvidia.tools import installed
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_compileiq.model import FailureKind, Knobs, KnobValue
 from pytest_compileiq.space import Space
-from pytest_compileiq.space.where import Predicate, Where
+from pytest_compileiq.space.constraints import Predicate, Where
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc

@@ -22,7 +22,7 @@ from pathlib import Path
 import triton
 import triton.language as tl
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.triton.loader import load_module
+from pytest_compileiq.toolchains.triton.torch_stub import load_module
 from pytest_compileiq.toolchains.triton.source import find_kernel
 from tensors import Tensor
 from tests.compilers.triton.test_liger import KERNELS

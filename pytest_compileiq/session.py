@@ -28,7 +28,7 @@ from pytest_compileiq.report.night import NightTable
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store.owners import orphans
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.machine import what_it_runs
+from pytest_compileiq.system.cpu import what_it_runs
 from pytest_compileiq.system.printing import Terminal, failure, interrupted, skipped
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.system.vcs import revision

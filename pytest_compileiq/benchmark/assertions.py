@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.benchmark.digest import Closure, unwrapped
-from pytest_compileiq.rules.ast_names import chain_of, nodes_of
+from pytest_compileiq.rules.fingerprint import chain_of, nodes_of
 
 _WORDS = ("assert", "check", "compare", "fail", "raise", "valid", "verify")
 _UNCHECKED_AFTER = (

@@ -222,7 +222,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         Raises:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
-        from pytest_compileiq.toolchains.committed_options import option_list  # heavy, and a worker asks for no space
+        from pytest_compileiq.toolchains.option_classes import option_list  # heavy, and a worker asks for no space
 
         compiler = self.builder.compiler
         if not compiler.compiles:

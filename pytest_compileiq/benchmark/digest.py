@@ -18,13 +18,16 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of, parsed
 from pytest_compileiq.rules.fingerprint import (
     assigns,
     canonical_text,
+    chain_of,
+    chains_in,
     definition_digest,
     definitions,
     digest,
+    nodes_of,
+    parsed,
     undecorated,
 )
 from pytest_compileiq.system.seen_files import SeenFiles

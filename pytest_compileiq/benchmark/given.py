@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.benchmark.digest import Closure, unwrapped
-from pytest_compileiq.rules.ast_names import chains_in
+from pytest_compileiq.rules.fingerprint import chains_in
 
 _SETUPS = ("setup_class", "setup_method", "setup_module", "setup_function")
 

@@ -16,8 +16,7 @@ from typing import Any
 from pytest_compileiq.benchmark.digest import Closure, free_variables
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
-from pytest_compileiq.rules.ast_names import parsed
-from pytest_compileiq.rules.fingerprint import canonical_text, digest, undecorated
+from pytest_compileiq.rules.fingerprint import canonical_text, digest, parsed, undecorated
 from pytest_compileiq.space import Predicate
 
 _MOST_TEXT = 200

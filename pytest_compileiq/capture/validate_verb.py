@@ -31,13 +31,13 @@ from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.spelling import first_of, quantity
-from pytest_compileiq.store.lifecycle import retire
+from pytest_compileiq.store.status import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import read_regular
 from pytest_compileiq.system.printing import complain, say
 from pytest_compileiq.system.process import run_in_foreground
 from pytest_compileiq.timing.registry import find_device
-from pytest_compileiq.toolchains.machine_code.mutable_state import mutable_variables
+from pytest_compileiq.toolchains.machine_code.symbols import mutable_variables
 
 _LARGEST_REPORT = 256 << 20
 _LONGEST_PROGRAM = 1000

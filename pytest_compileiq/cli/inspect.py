@@ -132,7 +132,7 @@ def _unheld(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> It
 
 
 def _recompute(path: Path, attribution: Attribution) -> None:
-    from pytest_compileiq.rules.attribution import recompute  # heavy: numpy
+    from pytest_compileiq.rules.comparison import recompute  # heavy: numpy
 
     try:
         recompute(attribution)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.cc.compilation_database import FILE
 

@@ -23,7 +23,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _retire(options: argparse.Namespace) -> int:
-    from pytest_compileiq.store.lifecycle import retire
+    from pytest_compileiq.store.status import retire
 
     store, target = _located(options)
     retire(store, options.name, target, options.reason)
@@ -32,7 +32,7 @@ def _retire(options: argparse.Namespace) -> int:
 
 
 def _promote(options: argparse.Namespace) -> int:
-    from pytest_compileiq.store.lifecycle import promote
+    from pytest_compileiq.store.status import promote
 
     store, target = _located(options)
     promote(store, options.name, target, options.point)

@@ -9,7 +9,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.report.results import brief_text, results_of
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.parallel import spread
+from pytest_compileiq.system.cpu import spread
 
 COLUMNS = ("name", "target", "outcome", "against the baseline, 95 % interval", "device")
 _LEAST_NAMES = 500  # from here on, another process pays

@@ -16,7 +16,7 @@ from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
 from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.parallel import spread
+from pytest_compileiq.system.cpu import spread
 
 _LEAST_LINES = 10  # from here on, another process pays: a year of nights takes a third of a second
 

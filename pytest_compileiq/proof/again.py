@@ -14,8 +14,8 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import plan_of
 from pytest_compileiq.proof.deal import Deal
 from pytest_compileiq.proof.prove import noise_of
-from pytest_compileiq.rules.analysis import Analysis
 from pytest_compileiq.rules.claims import expected_of
+from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, judge_replay, looks_of, undecided
 from pytest_compileiq.workers.pool import Pool, asked_again

@@ -15,7 +15,7 @@ from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
-from pytest_compileiq.rules.analysis import Analysis, steady_values
+from pytest_compileiq.rules.comparison import Analysis, steady_values
 from pytest_compileiq.rules.conditions import stored_conditions
 from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among

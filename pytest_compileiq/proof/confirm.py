@@ -17,8 +17,8 @@ from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claim_of
 from pytest_compileiq.proof.smaller import Proven
-from pytest_compileiq.rules.analysis import Analysis
 from pytest_compileiq.rules.claims import standing
+from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.gate import (
     CONFIRM_LEVEL,

@@ -19,7 +19,7 @@ from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
-from pytest_compileiq.system.processor_turn import ProcessorTurn
+from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start

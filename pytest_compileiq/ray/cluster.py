@@ -31,8 +31,8 @@ from pytest_compileiq.ray.luggage import Luggage
 from pytest_compileiq.ray.place import Place, named
 from pytest_compileiq.ray.remote import RemoteDevice
 from pytest_compileiq.spelling import quantity
+from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
-from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.timing.base import Measures
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Start

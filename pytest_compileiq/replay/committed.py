@@ -278,7 +278,7 @@ class Integrity:
             direction = self.benchmark.direction(claim.objective)
             recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
         if artifact.attribution is not None:
-            from pytest_compileiq.rules import attribution  # as heavy
+            from pytest_compileiq.rules import comparison as attribution  # as heavy
 
             attribution.recompute(artifact.attribution)
 

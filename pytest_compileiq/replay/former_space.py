@@ -12,8 +12,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.spaces import parts_of, space_of
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs
-from pytest_compileiq.toolchains.committed_options import option_list
-from pytest_compileiq.toolchains.option_classes import classes_of
+from pytest_compileiq.toolchains.option_classes import classes_of, option_list
 
 
 @dataclass(frozen=True)

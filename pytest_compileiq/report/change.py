@@ -21,9 +21,8 @@ from pytest_compileiq.report.results import (
     worse_texts,
 )
 from pytest_compileiq.report.stress import draws_lines, less_accurate_lines
-from pytest_compileiq.rules.claims import ClaimStep, standing
+from pytest_compileiq.rules.claims import ClaimStep, WorseEntry, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
-from pytest_compileiq.rules.entries import WorseEntry
 from pytest_compileiq.rules.words import pair_texts, unit_text
 from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.system.printing import json_text

@@ -13,9 +13,16 @@ from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.report.checks import count_text, unchecked
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.rules.claims import direction_of, in_order, scope_of, standing, words_of
+from pytest_compileiq.rules.claims import (
+    WorseEntry,
+    direction_of,
+    in_order,
+    scope_of,
+    standing,
+    words_of,
+    worse_entries,
+)
 from pytest_compileiq.rules.conditions import told_of
-from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.words import (
     change_text,
     gain_text,

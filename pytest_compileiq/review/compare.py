@@ -10,7 +10,7 @@ from pytest_compileiq.review.snapshots import StoreInGit
 from pytest_compileiq.rules.diff import Change, Kind, Side, compare
 from pytest_compileiq.rules.renames import pair_renamed
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.parallel import spread
+from pytest_compileiq.system.cpu import spread
 
 _LEAST_FOLDERS = 100  # from here on, another process pays
 _ORDER = list(Kind)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
+from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, of_entries, tail_of
 from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, limits_text, scope_text, unit_text, words_for
 from pytest_compileiq.spelling import first_of
 
-if TYPE_CHECKING:  # it needs numpy
+if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
+
 
 ClaimKey = tuple[str, str, str]
 _ORDER = {"worse": 0, "gained": 1, "level": 2}
@@ -246,3 +247,35 @@ def as_measured(claim: Claim, decision: Decision) -> Claim:
     means = {} if claim.scale is None else {"baseline": None, "tuned": None}
     numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
     return claim.model_copy(update={**numbers, **means, "devices": (), "fleet": None})
+
+
+@dataclass(frozen=True)
+class WorseEntry:
+    """One entry function whose own value of a metric is worse with the controls than without."""
+
+    metric: str
+    entry: str
+    baseline: int
+    tuned: int
+
+
+def worse_entries(artifact: Artifact) -> tuple[WorseEntry, ...]:
+    """The entry functions that lost on a metric whose claim did not: a largest value or a sum does not show them.
+
+    A claim of some entry functions, ``registers of kernel*``, is held to all of them, since controls reach all.
+    """
+    claimed = dict.fromkeys(
+        (of_entries(claim.objective)[0], direction_of(claim))
+        for claim in artifact.claims
+        if claim.of_the_build and standing(claim) != "worse"
+    )
+    entries = sorted((entry, pair) for entry, pair in artifact.code.items() if entry not in artifact.compiler.apart)
+    lost: dict[tuple[str, str], WorseEntry] = {}
+    for metric, direction in claimed:
+        for entry, pair in entries:
+            before, after = (code.metrics.get(metric) if code else None for code in (pair.baseline, pair.tuned))
+            if before is None or after is None:
+                continue
+            if after > before if direction == "minimize" else after < before:
+                lost[metric, entry] = WorseEntry(metric, entry, before, after)
+    return tuple(lost.values())

@@ -12,10 +12,18 @@ from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence
 from pytest_compileiq.proven_code import StoredCode
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
+from pytest_compileiq.rules.claims import (
+    ClaimStep,
+    WorseEntry,
+    claim_steps,
+    devices_only,
+    lead_step,
+    leading_claim,
+    trend,
+    worse_entries,
+)
 from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
 from pytest_compileiq.rules.ends import code_of
-from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_benchmark, is_same_benchmark
 from pytest_compileiq.spelling import first_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from pytest_compileiq.rules.ast_names import nodes_of, parsed
-from pytest_compileiq.rules.fingerprint import definitions
+from pytest_compileiq.rules.fingerprint import definitions, nodes_of, parsed
 
 
 def path_within(nodeid: str) -> tuple[str, tuple[str, ...]]:

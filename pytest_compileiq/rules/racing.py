@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.model import Direction
-from pytest_compileiq.rules.analysis import SearchAxis
+from pytest_compileiq.rules.comparison import SearchAxis
 from pytest_compileiq.rules.slots import slot_value
 
 FIRST_QUADS, QUADS = 1, 4  # of a candidate that is rejected, and of one that is not

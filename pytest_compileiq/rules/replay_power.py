@@ -7,7 +7,7 @@ import math
 from scipy.special import nctdtr, stdtrit
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.rules.analysis import Analysis
+from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.gate import LOOKS, REPLAY_FLOOR, REPLAY_PROVE_TAIL
 
 SMALL = 0.02  # a gain below it: a machine's state moves ratios by half a per cent from day to day

@@ -18,7 +18,7 @@ import msgspec
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, SampleRow, Workload
-from pytest_compileiq.rules.analysis import SearchAxis, steady_values
+from pytest_compileiq.rules.comparison import SearchAxis, steady_values
 from pytest_compileiq.rules.racing import QUADS, Noise, Race, Stepping, score_of
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool

@@ -15,7 +15,7 @@ from pytest_compileiq.model import Knobs, Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import held_controls, plain, rootdir_of, words_of
-from pytest_compileiq.store.standing import read_source, why_stale, why_unproven
+from pytest_compileiq.store.status import read_source, why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin

@@ -19,7 +19,7 @@ from pytest_compileiq.model import Target
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.spelling import MOST_NAMED, quantity
-from pytest_compileiq.store.standing import why_stale, why_unproven
+from pytest_compileiq.store.status import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.printing import harmless
@@ -27,12 +27,11 @@ from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.committed_options import check_committed, option_list
 from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
-from pytest_compileiq.toolchains.option_classes import check_classes
+from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _MOST_TRIED = 100  # recorded paths: any one that exists tells the root

@@ -1,6 +1,6 @@
 """Search spaces: what a search may vary, in CompileIQ's words, and the genes that engines work on."""
 
-from pytest_compileiq.space.gene import OFF, Gene, Point
+from pytest_compileiq.space.constraints import Predicate, Where
 from pytest_compileiq.space.opaque import (
     SEARCH_SPACES_OF,
     SEARCH_SPACES_TAG,
@@ -8,9 +8,8 @@ from pytest_compileiq.space.opaque import (
     OpaqueSpace,
     PtxasSearchSpace,
 )
-from pytest_compileiq.space.parameters import Parameter, choice, literal, log_sampling, range
+from pytest_compileiq.space.parameters import OFF, Gene, Parameter, Point, choice, literal, log_sampling, range
 from pytest_compileiq.space.space import Space
-from pytest_compileiq.space.where import Predicate, Where
 
 __all__ = [
     "OFF",

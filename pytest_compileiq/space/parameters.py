@@ -115,3 +115,21 @@ def _knockout(probability: object) -> float:
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
         raise MarkerError(f"knockout_prob={probability!r}: expected a probability from 0 to 1")
     return float(probability)
+
+
+Point = tuple[int, ...]
+
+OFF = -1
+UNDECIDED = -2  # of a gene that a partly decided point leaves free
+GROUP_PROBABILITY = 0.5
+
+
+@dataclass(frozen=True)
+class Gene:
+    """One dimension: a knob, or the switch of a group (which no knob shows). ``parent`` is the index of its switch."""
+
+    name: str
+    kind: Kind
+    values: Sequence[KnobValue]
+    knockout_prob: float
+    parent: int | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.space.gene import OFF, UNDECIDED, Gene, Point
+from pytest_compileiq.space.parameters import OFF, UNDECIDED, Gene, Point
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
-from pytest_compileiq.space.gene import GROUP_PROBABILITY, OFF, Gene, Point
+from pytest_compileiq.space.constraints import DESCENTS, Judge, Region, Where, count_text, no_knob, share_text
 from pytest_compileiq.space.opaque import OpaqueSpace
-from pytest_compileiq.space.parameters import Parameter
-from pytest_compileiq.space.region import DESCENTS, Region, count_text, share_text
+from pytest_compileiq.space.parameters import GROUP_PROBABILITY, OFF, Gene, Parameter, Point
 from pytest_compileiq.space.shape import Shape
-from pytest_compileiq.space.where import Judge, Where, no_knob
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np

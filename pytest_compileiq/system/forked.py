@@ -25,9 +25,18 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.system.draining import TAIL_BYTES, Tail, drain
 from pytest_compileiq.system.fork_server import NUMBER, READY, Request
-from pytest_compileiq.system.process import OWN_PROCESSOR, RUNNING, STARTING, Finished, run, with_token
+from pytest_compileiq.system.process import (
+    OWN_PROCESSOR,
+    RUNNING,
+    STARTING,
+    TAIL_BYTES,
+    Finished,
+    Tail,
+    drain,
+    run,
+    with_token,
+)
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 
 _END_S = 5.0

@@ -44,7 +44,7 @@ from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Builder, Place
-from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.options import parse_rendered
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
 
 FAKE_SPACE = Space.from_mapping({"-O": choice([1, 2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)})

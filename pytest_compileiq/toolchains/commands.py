@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -14,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.errors import LARGER_FILES, BuildError, EnvironmentFault
-from pytest_compileiq.system.draining import TAIL_BYTES
-from pytest_compileiq.system.process import Finished, run
+from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
 
 _ANSWER_S = 30.0
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
@@ -148,3 +150,12 @@ class Commands(Struct):
             message = f"{self.name} refuses {what}: {self.first_error(finished.output)}"
             raise BuildError(message, kind="compile", log=self.log)
         return finished.output
+
+
+@lru_cache(maxsize=8)
+def code_of(*rooms: str) -> str:
+    """The digest of what makes and reads builds: the modules of ``toolchains`` itself and in ``rooms`` of it."""
+    package = Path(__file__).parent
+    files = sorted([*package.glob("*.py"), *(path for room in rooms for path in package.glob(f"{room}/*.py"))])
+    content = b"".join(path.read_bytes() for path in files)
+    return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import ControlClass, Knobs, KnobValue, Licence
+from pytest_compileiq.model import PARAMS, ControlClass, Knobs, KnobValue, Licence
+from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.classes import Classed
-from pytest_compileiq.toolchains.cc.baseline import Baseline
-from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER
+from pytest_compileiq.toolchains.cc.flags import Baseline
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC
+from pytest_compileiq.toolchains.cc.options import render_options
+from pytest_compileiq.toolchains.command.marker import is_recorded_template
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.option_list import OptionList
+from pytest_compileiq.toolchains.options import OptionList, Render, parse_controls
+from pytest_compileiq.toolchains.params import lines as params
 from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
 from pytest_compileiq.toolchains.triton.values import CONFIG, config_values
 
@@ -98,3 +102,35 @@ def _of_launch(name: str, value: KnobValue) -> Iterator[tuple[str, ControlClass]
         return
     for inner, of_config in values.items():
         yield from _of_launch(inner, of_config)
+
+
+_WRITTEN: Mapping[str, tuple[OptionList, Render]] = {
+    "gcc": (GCC, render_options),
+    "clang": (CLANG, render_options),
+    "ptxas": (PTXAS, PTXAS.render),
+    "nvcc": (NVCC, NVCC.render),
+    "triton": (PTXAS, PTXAS.render_launch),
+}
+
+
+def option_list(compiler: str, command: Sequence[str]) -> OptionList | None:
+    """The known options of ``compiler``, whose baseline is ``command``.
+
+    None if only the test knows them: for ``Command``, and for third-party toolchains.
+    """
+    return None if compiler not in _WRITTEN or is_recorded_template(command) else _WRITTEN[compiler][0]
+
+
+def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: NamedOptions) -> None:
+    """Check committed controls against the ``option_list`` of ``compiler``, which must have one or compile nothing.
+
+    Raises:
+        StoreError: ``data`` is not what ``knobs`` render to, or an option may not be committed.
+    """
+    if compiler == PARAMS:
+        parse_controls(kind, data, knobs, params.render)
+        return
+    known, render = _WRITTEN[compiler]
+    if reason := known.why_any_not(knobs, named):
+        raise StoreError(reason)
+    parse_controls(kind, data, knobs, render)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError
 from pytest_compileiq.model import LONGEST_TEXT, ControlsFile, Licence
-from pytest_compileiq.rules.licences import promises_bits
+from pytest_compileiq.rules.classes import promises_bits
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.option_classes import classes_of
 

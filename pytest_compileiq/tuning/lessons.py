@@ -13,7 +13,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.rules.likeness import Knobs, adopted, knobs_that_bring, weighed
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.metadata import render
-from pytest_compileiq.store.standing import why_stale, why_unproven
+from pytest_compileiq.store.status import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 
 MOST_TOLD = 3  # sentences about artifacts that could not be read

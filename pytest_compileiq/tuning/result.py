@@ -40,8 +40,8 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.proven_code import Code, stored_code
+from pytest_compileiq.rules.classes import widest
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
-from pytest_compileiq.rules.licences import widest
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.stored import first_problem

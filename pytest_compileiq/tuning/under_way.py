@@ -32,8 +32,8 @@ from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.tally import Progress
-from pytest_compileiq.toolchains.committed_options import option_list
-from pytest_compileiq.toolchains.option_list import options_of
+from pytest_compileiq.toolchains.option_classes import option_list
+from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline, tell_noise
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best

@@ -124,9 +124,9 @@ from pathlib import Path
 
 import triton
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.triton.loader import load_module
+from pytest_compileiq.toolchains.triton.torch_stub import load_module
 from pytest_compileiq.toolchains.triton.source import find_kernel
-from pytest_compileiq.toolchains.triton.torch_stand_in import answers_of, stand_in
+from pytest_compileiq.toolchains.triton.torch_stub import answers_of, stand_in
 from tensors import Tensor
 
 triton.runtime.driver.active.get_current_device()  # before a stand-in for torch is there, which Triton would ask

@@ -26,7 +26,7 @@ from pytest_compileiq.testing import SMALL_SPACE
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.command.template import read_template
+from pytest_compileiq.toolchains.command.marker import read_template
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from tests.files import write_files

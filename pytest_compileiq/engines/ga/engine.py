@@ -29,7 +29,7 @@ from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
-from pytest_compileiq.space.gene import UNDECIDED
+from pytest_compileiq.space.parameters import UNDECIDED
 
 _SLOTS = ("marginals", "improvement", "marginals", "improvement")
 

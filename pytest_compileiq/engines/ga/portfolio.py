@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from pytest_compileiq.model import sha256_hex, tail_of
 from pytest_compileiq.space import OFF, Gene, Point, Space
-from pytest_compileiq.space.gene import UNDECIDED
+from pytest_compileiq.space.parameters import UNDECIDED
 
 _SIZES = frozenset({"code_bytes", "instructions"})
 _OTHERS = frozenset({"compile_time", "registers", "spill_bytes"})

@@ -26,30 +26,25 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
-from pytest_compileiq.system.draining import TAIL_BYTES
-from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
-from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
-from pytest_compileiq.toolchains.cc.command_line import command_line, recorded_command
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
-from pytest_compileiq.toolchains.cc.flags import Flags, find_source, who_chooses
+from pytest_compileiq.toolchains.cc.flags import Baseline, Flags, find_source, who_chooses
 from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
-from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
 from pytest_compileiq.toolchains.cc.links import Links
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
+from pytest_compileiq.toolchains.cc.production import command_line, recorded_command
+from pytest_compileiq.toolchains.cc.read_files import Read, Reader
 from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
-from pytest_compileiq.toolchains.make_rules import preprocessed
-from pytest_compileiq.toolchains.option_list import options_of
-from pytest_compileiq.toolchains.options_file import parse_named
+from pytest_compileiq.toolchains.options import options_of, parse_named
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
@@ -211,9 +206,9 @@ class CcBuilder(Builder):
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        everything, _ = self._dependencies()
-        own = {name for name in everything if self._inside_rootdir(name) is not None}
-        contents, others = map(self._read, own), map(self._read, everything - own)
+        everything = self._read().everything
+        own = {name for name in everything if self._reader.inside_rootdir(name) is not None}
+        contents, others = map(self._reader.content, own), map(self._reader.content, everything - own)
         return why_idle(probes, contents, others, self._macros_at_the_end)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
@@ -318,7 +313,7 @@ class CcBuilder(Builder):
     def _environment_in_use(self) -> frozenset[str]:
         """The options that change what a source of the project names; a source that cannot be read never builds."""
         try:
-            return named_by(map(self._read, self._sources))
+            return named_by(map(self._reader.content, self._sources))
         except BuildError:
             return frozenset()
 
@@ -353,19 +348,17 @@ class CcBuilder(Builder):
         return code.entries
 
     def _digests(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> dict[str, str]:
-        read = self._own_of(*self._dependencies(words, knobs))
-        return {name: sha256_hex(self._read(name)) for name in sorted(read) if not is_installed(name)}
+        own = self._reader.own(self._read(words, knobs))
+        return {name: sha256_hex(self._reader.content(name)) for name in sorted(own) if not is_installed(name)}
 
-    def _own_of(self, everything: set[str], not_system: set[str]) -> set[str]:
-        """All that lies inside rootdir, and of what lies outside what is no system header."""
-        own = {name for name in map(self._inside_rootdir, everything) if name is not None}
-        return own | {name for name in not_system if self._inside_rootdir(name) is None}
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.compiler.name, self.rootdir)
 
-    def _read(self, name: str) -> bytes:
-        try:
-            return (self.rootdir / name).read_bytes()
-        except OSError as error:
-            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+    def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
+        """What the baseline's commands read with ``words`` behind them, without the macros that ``knobs`` define."""
+        each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
+        return self._reader.read_by([(*command, *words, source) for command, source in each])
 
     def _macros_at_the_end(self, macros: Knobs) -> list[str]:
         return [
@@ -381,37 +374,3 @@ class CcBuilder(Builder):
         return [
             (without_replaced((*begin, *self.flags.compile), knobs), sources) for begin, sources in each or together
         ]
-
-    def _dependencies(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> tuple[set[str], set[str]]:
-        """What the baseline's commands read, all of it and what is no system header.
-
-        Args:
-            words: behind the commands.
-            knobs: whose macros the commands go without.
-        """
-        preprocessor = self._read_by_all((*words, "-M"), knobs), self._read_by_all((*words, "-MM"), knobs)
-        if not any(may_branch_by_pragma(self._read(name)) for name in self._own_of(*preprocessor)):
-            return preprocessor
-        # The compiler itself takes twenty times as long as its preprocessor for a source of templates.
-        compiler = (*words, "-fsyntax-only")
-        return self._read_by_all((*compiler, "-MD"), knobs), self._read_by_all((*compiler, "-MMD"), knobs)
-
-    def _read_by_all(self, words: Sequence[str], knobs: Knobs) -> set[str]:
-        each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
-        return set[str]().union(*(self._read_by([*command, *words, source]) for command, source in each))
-
-    def _read_by(self, argv: Sequence[str]) -> set[str]:
-        finished, read = preprocessed(argv, self.rootdir)
-        if finished.returncode != 0:
-            raise BuildError(
-                f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",
-                kind="compile",
-                log=finished.output[-TAIL_BYTES:],
-            )
-        return read
-
-    def _inside_rootdir(self, name: str) -> str | None:
-        try:
-            return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
-        except Unfit:
-            return None

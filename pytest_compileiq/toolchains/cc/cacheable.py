@@ -24,12 +24,17 @@ from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
-from pytest_compileiq.toolchains.cc.includes import Named, may_branch_by_pragma, named_in, other_names_in
+from pytest_compileiq.toolchains.cc.includes import (
+    Named,
+    expect_modelled,
+    included_by,
+    may_branch_by_pragma,
+    named_in,
+    other_names_in,
+)
 from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
-from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
-from pytest_compileiq.toolchains.commands import ask, modelled_environment
+from pytest_compileiq.toolchains.commands import ask, code_of, modelled_environment
 from pytest_compileiq.toolchains.make_rules import preprocessed
-from pytest_compileiq.toolchains.own_code import code_of
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
 _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
-from pytest_compileiq.system.machine import this_architecture
+from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import HostFlags, Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
 from pytest_compileiq.toolchains.commands import ask

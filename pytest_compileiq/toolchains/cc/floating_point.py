@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Where = str  # file:line
@@ -57,3 +58,73 @@ def united(first: FloatingPoint, second: FloatingPoint) -> FloatingPoint:
         attributes={**second.attributes, **first.attributes},
         relaxed={**second.relaxed, **first.relaxed},
     )
+
+
+_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cos", "cosh", "cospi", "erf", "erfc", "exp", "exp10",
+    "exp2", "expm1", "gamma", "j0", "j1", "lgamma", "log", "log10", "log1p", "log2", "pow10", "sin", "sinh", "sinpi",
+    "tan", "tanh", "tanpi", "tgamma", "y0", "y1",
+)  # fmt: skip
+_COMPLEX = (
+    "cabs", "cacos", "cacosh", "carg", "casin", "casinh", "catan", "catanh", "ccos", "ccosh", "cexp", "clog", "csin",
+    "csinh", "csqrt", "ctan", "ctanh",
+)  # fmt: skip
+_CALLS: Mapping[str, tuple[str, Sequence[str]]] = {  # stem → (parameters, arguments of each call that is tried)
+    **dict.fromkeys(_UNARY, ("T", ["(T)0.7"])),
+    **dict.fromkeys(_COMPLEX, ("_Complex T", ["(T)0.7"])),
+    **dict.fromkeys(("atan2", "hypot", "fmax", "fmin"), ("T, T", ["(T)0.7, (T)1.3"])),
+    "acosh": ("T", ["(T)1.7"]),
+    "cpow": ("_Complex T, _Complex T", ["(T)0.7, (T)1.3"]),
+    "jn": ("int, T", ["3, (T)0.7"]),
+    "yn": ("int, T", ["3, (T)0.7"]),
+    "pow": ("T, T", ["(T)0.7, (T)1.3", "x, (T)2"]),
+    "powi": ("T, int", ["(T)0.7, 7", "x, 7"]),
+    "sincos": ("T, T *, T *", ["(T)0.7, &x, &x"]),
+}
+_TYPES = {"": "double", "f": "float", "l": "long double"}
+_VOID, _REAL = frozenset({"sincos"}), frozenset({"cabs", "carg"})
+_BUILTIN = "__builtin_"
+_TRIED = "tried"
+
+
+def stem_of(name: str) -> str | None:
+    """``cbrt`` of ``cbrtf``; None of a function that is no inexact one of the maths library."""
+    if name in _CALLS:
+        return name
+    return name[:-1] if name[-1:] in ("f", "l") and name[:-1] in _CALLS else None
+
+
+def calls_to_try(names: Sequence[str]) -> str:
+    """A program in C or C++ that calls each of ``names`` with constants, for ``replaced_calls``."""
+    lines = []
+    for number, name in enumerate(names):
+        plain = name.removeprefix(_BUILTIN)
+        stem = stem_of(plain) or plain
+        real = _TYPES[plain.removeprefix(stem)]
+        parameters, each = _CALLS[stem]
+        result = f"_Complex {real}" if "_Complex" in parameters and stem not in _REAL else real
+        if not name.startswith(_BUILTIN):
+            returned = "void" if stem in _VOID else result
+            lines.append(f"{returned} {name}({_typed(parameters, real)});")
+        for index, arguments in enumerate(each):
+            call = f"{name}({_typed(arguments, real)})"
+            body = f"{call}; return x;" if stem in _VOID else f"return {call};"
+            lines.append(f"{result} {_TRIED}_{number}_{index}({real} x) {{ {body} }}")
+    text = "\n".join(lines)
+    return f'#ifdef __cplusplus\nextern "C" {{\n#endif\n{text}\n#ifdef __cplusplus\n}}\n#endif\n'
+
+
+def _typed(text: str, real: str) -> str:
+    return re.sub(r"\bT\b", real, text)
+
+
+def replaced_calls(names: Sequence[str], assembly: str) -> list[str]:
+    """Those of ``names`` whose calls in ``calls_to_try`` the compiler did not keep."""
+    bodies = re.split(rf"^_?{_TRIED}_(\d+)_\d+:", assembly, flags=re.MULTILINE)
+    replaced = set()
+    for number, body in zip(bodies[1::2], bodies[2::2], strict=True):
+        plain = names[int(number)].removeprefix(_BUILTIN)
+        symbol = r"__powi[sdxt]f2" if plain.startswith("powi") else re.escape(plain)
+        if not re.search(rf"(?<![\w.]){symbol}\b", body):
+            replaced.add(names[int(number)])
+    return [name for name in names if name in replaced]

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where
+from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where, stem_of
 from pytest_compileiq.toolchains.cc.floating_point_environment import mode_set_by
-from pytest_compileiq.toolchains.cc.maths_library import stem_of
 
 _OPERATION = re.compile(
     r"^\((?P<insn>\w*insn) "

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pytest_compileiq.model import ControlClass
 from pytest_compileiq.space import Parameter, choice, literal
 from pytest_compileiq.toolchains.cc.options import NAMEABLE
-from pytest_compileiq.toolchains.option_list import NUMBER, Option, OptionList, Unlisted
+from pytest_compileiq.toolchains.options import NUMBER, Option, OptionList, Unlisted
 
 # The probability that a knob is off in a random candidate. Options that enable something help more often than they
 # hurt, options that disable something seldom help, and two thirds of all candidates should optimise more than the

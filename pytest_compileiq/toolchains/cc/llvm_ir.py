@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_compileiq.toolchains.cc.floating_point import FloatingPoint, Where
+from pytest_compileiq.toolchains.cc.floating_point import FloatingPoint, Where, stem_of
 from pytest_compileiq.toolchains.cc.floating_point_environment import mode_set_by
-from pytest_compileiq.toolchains.cc.maths_library import stem_of
 
 # clang's emitted text before passes: operations of its own front end, with lines from -gline-tables-only
 _OPERATION = re.compile(r"= (f(?:add|sub|mul|div|rem)) ((?:[a-z]+ )*)(?:<\d+ x )?(?:half|bfloat|float|double)\b")

@@ -2,7 +2,7 @@
 
 A compiler's options can run programs and write files. So an option needs a plain spelling and one of five beginnings,
 and must not be one that does more than choose how code is generated. Which of the others may be committed is decided
-in ``pytest_compileiq.toolchains.option_list``.
+in ``pytest_compileiq.toolchains.options``.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from pytest_compileiq.model import ControlClass, KnobValue
 from pytest_compileiq.rules.classes import in_order
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.system.process import Finished
-from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
+from pytest_compileiq.toolchains.cc.flags import Baseline
 from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, RELAXED_MATHS
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.option_list import Option
+from pytest_compileiq.toolchains.options import Option
 
 # What an expert would set by hand, in spaces that hold its class. A gain from relaxed maths often needs all of its
 # options at once, which independent draws seldom give.

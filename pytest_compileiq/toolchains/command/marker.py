@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.macros import without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.options import options_of
 
-# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.macros import Defines
+
+
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 
 
 @dataclass(frozen=True, init=False)
@@ -94,3 +103,162 @@ class Command:
         from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
+
+
+OPTIONS = "options"
+OWN_PLACES = frozenset({"source", "sources", "out_dir", "out", OPTIONS})
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_WHOLE_WORDS = ("{sources}", "{options}")
+_OPTION = re.compile(r"--?[A-Za-z0-9][!-~]*")
+_NAMES_THE_HOST = re.compile(r"(?:^|.*=)native")
+_LONGEST_VALUE = 50_000
+
+Step = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Template:
+    """Steps as words with places in them.
+
+    Attributes:
+        steps: the words of each step; the first is a program.
+        defaults: the value in each knob's place when the knob is off, as in the baseline.
+        defines: the definitions of macros that ``{options}`` holds in the baseline.
+    """
+
+    steps: tuple[Step, ...]
+    defaults: Mapping[str, str]
+    defines: tuple[str, ...] = ()
+
+    def words(self, knobs: Knobs, own: Mapping[str, Sequence[str]]) -> list[list[str]]:
+        """The steps, filled in with ``knobs``, which ``render`` has checked, and the plugin's ``own`` places."""
+        values = {name: (str(knobs.get(name, default)),) for name, default in self.defaults.items()}
+        options = (*without_replaced(self.defines, knobs), *options_of(knobs))
+        places = {OPTIONS: options, **values, **own}
+        return [_filled(step, places) for step in self.steps]
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted.
+
+        Raises:
+            MarkerError: a knob has no place in the steps, its value may not stand in one, or it is an opaque blob.
+        """
+        if candidate.blob is not None:
+            raise MarkerError("Command puts named knobs into its steps, not an opaque controls blob: give named knobs")
+        lines = sorted(self._line(name, value) for name, value in candidate.knobs.items())
+        data = "".join(f"{line}\n" for line in lines).encode()
+        return ControlsFile("options", data, dict(candidate.knobs))
+
+    def _line(self, name: str, value: KnobValue) -> str:
+        is_option = name.startswith("-")
+        if not (self.takes_options if is_option else name in self.defaults):
+            place = OPTIONS if is_option else name
+            meant = "" if is_option else did_you_mean(name, self.defaults)
+            raise MarkerError(
+                f"knob {name!r} has no place in Command's steps{meant}: write {{{place}}} where it belongs"
+            )
+        return _option(name, value) if is_option else f"{name}={_value(name, value, self.steps)}"
+
+    @property
+    def takes_options(self) -> bool:
+        """Whether a step has a place for options."""
+        return any("{options}" in step for step in self.steps)
+
+
+def read_template(
+    steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int, defines: tuple[str, ...] = ()
+) -> Template:
+    """Split ``steps`` and check their places; ``sources`` is the number of sources.
+
+    Raises:
+        MarkerError: a place is unknown or misplaced, or a default has no place or does not fit into it.
+    """
+    split = tuple(_split(step) for step in steps)
+    places = {place for step in split for word in step for place in _PLACE.findall(word)}
+    if "out" not in places:
+        raise MarkerError(f"Command: no step makes the output: write {{out}} in one, as in {steps[-1] + ' -o {out}'!r}")
+    if "source" in places and sources != 1:
+        raise MarkerError(f"Command: {{source}} is the only source, and there are {sources}: write {{sources}}")
+    if nameless := sorted(places - OWN_PLACES - defaults.keys()):
+        name = nameless[0]
+        meant = did_you_mean(name, [*defaults, *OWN_PLACES])
+        raise MarkerError(f"Command: {{{name}}} has no value in the baseline{meant}: give defaults={{{name!r}: …}}")
+    if unused := sorted(defaults.keys() - (places - OWN_PLACES)):
+        raise MarkerError(f"Command(defaults=…): no step has {{{unused[0]}}}, or it is one of the plugin's own places")
+    template = Template(split, {name: _value(name, value, split) for name, value in defaults.items()}, defines)
+    if defines and not template.takes_options:
+        raise MarkerError("Command(defines=…): no step has a place for them: write {options} where they belong")
+    return template
+
+
+def is_recorded_template(command: Sequence[str]) -> bool:
+    """Whether a recorded baseline comes from a template, whose places are left open."""
+    return any("{out}" in word for word in command)
+
+
+def _split(step: str) -> Step:
+    try:
+        words = tuple(shlex.split(step))
+    except ValueError as error:
+        raise MarkerError(f"Command({step!r}): {error}") from error
+    if not words or _PLACE.search(words[0]):
+        raise MarkerError(f"Command({step!r}): a step begins with the name of its program")
+    for word in words:
+        if _NAMES_THE_HOST.fullmatch(word):
+            raise MarkerError(
+                f"Command({step!r}): {word!r} is another processor on another machine: name it, and give target="
+            )
+        if whole := next((place for place in _WHOLE_WORDS if place in word and place != word), None):
+            raise MarkerError(f"Command({step!r}): {whole} becomes several words, so it stands alone, not in {word!r}")
+    return words
+
+
+def _filled(step: Step, places: Mapping[str, Sequence[str]]) -> list[str]:
+    words: list[str] = []
+    for word in step:
+        if word in _WHOLE_WORDS:
+            words += places[word[1:-1]]
+        else:
+            words.append(_PLACE.sub(lambda place: places[place[1]][0], word))
+    return words
+
+
+def _option(name: str, value: KnobValue) -> str:
+    option = f"{name}{_text(name, value)}"
+    if not _OPTION.fullmatch(option):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {option[:200]!r} is not one option; expected letters, digits and signs "
+            "without blanks, as in -unroll-threshold=100"
+        )
+    return option
+
+
+def _value(name: str, value: KnobValue, steps: Collection[Step]) -> str:
+    text = _text(name, value)
+    begins_a_word = any(word.startswith(f"{{{name}}}") for step in steps for word in step)
+    if begins_a_word and (not text or text[0] in "-@"):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {{{name}}} begins a word, which this would make an option or a file of "
+            "options; write a knob that is an option as '-name=' and give it a place with {options}"
+        )
+    return text
+
+
+def _text(name: str, value: KnobValue) -> str:
+    """``value`` as the text that goes into a word."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise MarkerError(f"knob {name!r} = {value!r}: expected a text or a number; write 'true' or 'false'")
+    text = str(value)
+    if not text.isprintable() or len(text) > _LONGEST_VALUE:
+        raise MarkerError(
+            f"knob {name!r} = {text[:200]!r}: expected at most {_LONGEST_VALUE} characters, none of them unprintable"
+        )
+    if "/" in text or "/" in name:
+        raise MarkerError(
+            f"knob {name!r} = {text[:200]!r}: a knob names no path; list files in sources= or depends=, "
+            "where they are fingerprinted"
+        )
+    if _NAMES_THE_HOST.fullmatch(f"{name}{text}" if name.startswith("-") else text):
+        raise MarkerError(f"knob {name!r} = {text!r} is another processor on another machine: name it")
+    return text

@@ -16,6 +16,7 @@ from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.read_files import Read
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.fortran.marker import Fortran
 
@@ -58,16 +59,16 @@ class FortranBuilder(CcBuilder):
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 
-    def _dependencies(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> tuple[set[str], set[str]]:
+    def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
         """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
 
         A module that lies beside a library's sources is a source; one that was made here is not.
         """
         with tempfile.TemporaryDirectory() as modules:
-            everything, not_system = CcBuilder._dependencies(self, (*words, "-cpp", "-J", modules), knobs)
-        made_here = {name for name in everything | not_system if Path(name).parent == Path(modules)}
-        without = made_here | {name for name in everything | not_system if Path(name).name == _VECTOR_MATHS}
-        return everything - without, not_system - without
+            read = CcBuilder._read(self, (*words, "-cpp", "-J", modules), knobs)
+        others = {name for name in read.everything if Path(name).name == _VECTOR_MATHS}
+        others |= {name for name in read.everything if Path(name).parent == Path(modules)}
+        return Read(read.everything - others, read.not_system - others)
 
     def _with(self, *flags: str) -> FortranBuilder:
         return replace(self, flags=msgspec.structs.replace(self.flags, compile=(*self.flags.compile, *flags)))

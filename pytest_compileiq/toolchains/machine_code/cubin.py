@@ -19,8 +19,7 @@ from elftools.elf.sections import Section
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
 from pytest_compileiq.toolchains.machine_code.former_digests import former_digests
-from pytest_compileiq.toolchains.machine_code.image import Image
-from pytest_compileiq.toolchains.machine_code.launch_records import (
+from pytest_compileiq.toolchains.machine_code.image import (
     ASKED_REGISTERS,
     BARRIERS,
     CONSTANTS,
@@ -30,12 +29,12 @@ from pytest_compileiq.toolchains.machine_code.launch_records import (
     PRE_EXIT,
     REGISTER_COUNT,
     VERSION,
+    Image,
     Record,
     caller_of,
 )
-from pytest_compileiq.toolchains.machine_code.parts import digest_of
+from pytest_compileiq.toolchains.machine_code.parts import digest_of, without_module_id
 from pytest_compileiq.toolchains.machine_code.reach import INSTRUCTION_BYTES, Reach
-from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
 _MOST_BYTES = 1 << 28
 _FACTS = {REGISTER_COUNT: "registers", FRAME_SIZE: "stack_bytes"}

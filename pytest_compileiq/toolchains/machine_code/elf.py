@@ -19,8 +19,7 @@ from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.toolchains.machine_code.parts import digest_of
-from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+from pytest_compileiq.toolchains.machine_code.parts import digest_of, without_module_id
 
 _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}

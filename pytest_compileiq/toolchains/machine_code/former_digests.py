@@ -5,18 +5,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping
 
-from pytest_compileiq.toolchains.machine_code.image import Image
-from pytest_compileiq.toolchains.machine_code.launch_records import (
+from pytest_compileiq.toolchains.machine_code.image import (
     ASKED_REGISTERS,
     CONSTANTS,
     INFO,
     PRE_EXIT,
     VERSION,
+    Image,
     Record,
     caller_of,
 )
-from pytest_compileiq.toolchains.machine_code.parts import digest_of
-from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+from pytest_compileiq.toolchains.machine_code.parts import digest_of, without_module_id
 
 # Codes of the records that a format left out; and whether it left out the numbers of symbols, which count the file's
 # other symbols, and the records of functions that other entries call.

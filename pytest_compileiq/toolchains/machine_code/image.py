@@ -12,8 +12,50 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
-from pytest_compileiq.toolchains.machine_code.launch_records import INFO, Record, read_records
-from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+from pytest_compileiq.toolchains.machine_code.parts import without_module_id
+
+INFO = ".nv.info"  # and .nv.info.FUNCTION
+_SIZED_VALUE = 0x04
+# EIATTR codes whose payload begins with the number of the function they describe.
+FRAME_SIZE, REGISTER_COUNT = 0x11, 0x2F
+_OF_A_FUNCTION = frozenset({FRAME_SIZE, 0x12, 0x23, REGISTER_COUNT})  # and the minimal and maximal size of the stack
+CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
+EXTERNS = 0x0F  # the numbers of the symbols that the function calls outside the file
+BARRIERS = 0x4C
+VERSION, PRE_EXIT = 0x37, 0x6D  # of the toolkit; PREEXIT_USED, which 13.4 adds and says of code what the code says
+ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
+
+
+class Record(NamedTuple):
+    """One attribute. ``value`` is that of a record without payload."""
+
+    form: int
+    code: int
+    value: int
+    payload: bytes
+
+    @property
+    def is_of_a_function(self) -> bool:
+        """Whether the payload begins with the number of the function that it describes."""
+        return self.code in _OF_A_FUNCTION and len(self.payload) >= 4
+
+
+def read_records(data: bytes) -> Iterator[Record]:
+    """The records of one section."""
+    at = 0
+    while at + 4 <= len(data):
+        form, code, value = struct.unpack_from("<BBH", data, at)
+        at += 4
+        payload = b""
+        if form == _SIZED_VALUE:
+            payload, at, value = data[at : at + value], at + value, 0
+        yield Record(form, code, value, payload)
+
+
+def caller_of(function: str) -> str:
+    """The entry that ``function`` was compiled for: ``scale`` of ``$scale$_Z6helperf``."""
+    return function[1:].partition("$")[0] if function.startswith("$") else function
+
 
 _ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
 _OTHER_OFFSET = 5  # of st_other in an Elf64_Sym

@@ -21,7 +21,7 @@ import msgspec
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
-from pytest_compileiq.system.draining import TAIL_BYTES
+from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.commands import Commands
 
 CONTROLS = "controls.acf"

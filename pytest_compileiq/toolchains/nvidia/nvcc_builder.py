@@ -25,7 +25,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.rules.build_key import NotModelled
-from pytest_compileiq.rules.licences import each_once
+from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
@@ -40,13 +40,12 @@ from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.make_rules import preprocessed
 from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.nvidia.baseline import as_one_definition, split_nvcc_flags
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
-from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, environment_of_builds
+from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, environment_of_builds, why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
-from pytest_compileiq.toolchains.nvidia.modelled import why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_flags import as_one_definition, split_nvcc_flags
 from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import (
@@ -56,7 +55,7 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     needs_controls,
     several_architectures,
 )
-from pytest_compileiq.toolchains.option_list import options_of
+from pytest_compileiq.toolchains.options import options_of
 
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
 _SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not

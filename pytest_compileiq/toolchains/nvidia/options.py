@@ -17,7 +17,7 @@ from pytest_compileiq.space import Space, choice, literal, range
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.nvidia.baseline import Baseline
-from pytest_compileiq.toolchains.option_list import Option, OptionList, Unlisted
+from pytest_compileiq.toolchains.options import Option, OptionList, Unlisted
 from pytest_compileiq.toolchains.triton.values import launch_params
 
 

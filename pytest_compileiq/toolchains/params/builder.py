@@ -33,11 +33,11 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.fingerprint import canonical_text
 from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.system.machine import this_architecture
+from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.marker_values import named_values
-from pytest_compileiq.toolchains.options_file import parse_named
+from pytest_compileiq.toolchains.options import parse_named
 from pytest_compileiq.toolchains.params.lines import line_of, render
 from pytest_compileiq.toolchains.params.marker import Params
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Licence
-from pytest_compileiq.rules.licences import each_once
+from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability

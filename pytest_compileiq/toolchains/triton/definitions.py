@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.toolchains.triton.statements import STAR, Source, Statement, compiled_as, is_true, read_source
 

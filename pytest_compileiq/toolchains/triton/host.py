@@ -16,14 +16,15 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.triton.definitions import Part
 from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, written
-from pytest_compileiq.toolchains.triton.loader import TargetDriver, load_module
 from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
 from pytest_compileiq.toolchains.triton.statements import read_source
-from pytest_compileiq.toolchains.triton.torch_stand_in import (
+from pytest_compileiq.toolchains.triton.torch_stub import (
+    TargetDriver,
     Undecided,
     answer_for_the_target,
     answers_of,
     is_installed,
+    load_module,
     stand_in,
 )
 from pytest_compileiq.toolchains.triton.values import NOTE, REFUSED

@@ -6,7 +6,7 @@ They come from the test's own space, so there is nothing to draw here.
 from __future__ import annotations
 
 from pytest_compileiq.model import ControlClass
-from pytest_compileiq.toolchains.option_list import Unlisted
+from pytest_compileiq.toolchains.options import Unlisted
 
 _CONFIG = "Triton documentation, triton.Config"
 _COMPILER = "Triton, third_party/nvidia/backend/compiler.py, CUDAOptions"

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType
 
-from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.rules.fingerprint import chain_of
 
 STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})

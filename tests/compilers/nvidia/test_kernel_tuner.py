@@ -12,7 +12,7 @@ from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
-from pytest_compileiq.space.where import Where
+from pytest_compileiq.space.constraints import Where
 from pytest_compileiq.toolchains.base import Place
 from tests import needs
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+from pytest_compileiq.toolchains.machine_code.parts import without_module_id
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve
 from pytest_compileiq.toolchains.nvidia.tools import find_tool

@@ -12,7 +12,7 @@ from pytest_compileiq.engines.ga import portfolio
 from pytest_compileiq.engines.ga.portfolio import name_of, portfolio_of
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.space import Space, choice, literal, log_sampling
-from pytest_compileiq.space.gene import UNDECIDED
+from pytest_compileiq.space.parameters import UNDECIDED
 from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER
 
 KNOBS = [f"-f{number}" for number in range(40)]

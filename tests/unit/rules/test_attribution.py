@@ -13,7 +13,7 @@ from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.kept_controls import Attribution, Loss, Reduction, Without
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.kept_controls import attribution_text, reduction_text
-from pytest_compileiq.rules.attribution import effect, recompute
+from pytest_compileiq.rules.comparison import effect, recompute
 from pytest_compileiq.rules.diff import Side, compare
 from pytest_compileiq.store.metadata import parse, render
 from tests.unit.artifacts import TARGET, make_artifact

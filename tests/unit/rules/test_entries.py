@@ -11,8 +11,8 @@ from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.change import terminal_lines
 from pytest_compileiq.report.results import report_on
+from pytest_compileiq.rules.claims import WorseEntry, worse_entries
 from pytest_compileiq.rules.diff import Side, compare
-from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from tests.unit.artifacts import TARGET, make_artifact
 
 

@@ -14,7 +14,7 @@ from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.analysis import Analysis, SearchAxis, magnitude, steady_values
+from pytest_compileiq.rules.comparison import Analysis, SearchAxis, magnitude, steady_values
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.recompute import recompute

@@ -15,7 +15,7 @@ from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.analysis import Analysis
+from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import (
     LOOKS,

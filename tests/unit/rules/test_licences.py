@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.model import CONTROL_CLASSES, Licence
-from pytest_compileiq.rules.licences import each_once, promises_bits, widest
+from pytest_compileiq.rules.classes import each_once, promises_bits, widest
 
 CONTRACTION = Licence("contraction", "contraction", "k.c:3 (-march=x86-64-v3)", "-ffp-contract=off")
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pytest_compileiq.rules.analysis import SearchAxis
+from pytest_compileiq.rules.comparison import SearchAxis
 from pytest_compileiq.rules.racing import FIRST_QUADS, QUADS, Noise, Race, Stepping, score_of
 
 TIME, RATE = Stepping("runtime", "minimize"), Stepping("rate", "maximize", SearchAxis.through([2.0]))

@@ -25,8 +25,8 @@ from pytest_compileiq.report.committed import report_of_store
 from pytest_compileiq.slot_start import SlotStart, StartKind
 from pytest_compileiq.store import samples as samples_module
 from pytest_compileiq.store import store as store_module
-from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
+from pytest_compileiq.store.status import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import classes_in
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
@@ -311,7 +311,7 @@ WRITER = """
 import os, sys
 from dataclasses import replace
 from pathlib import Path
-from pytest_compileiq.store.lifecycle import retire
+from pytest_compileiq.store.status import retire
 from pytest_compileiq.store.store import Store
 Path.replace = lambda *_: (print("half", flush=True), sys.stdin.read(), os.kill(os.getpid(), 9))
 retire(Store(Path(sys.argv[1])), "k", sys.argv[2], "wrong")

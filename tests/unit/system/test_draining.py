@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.system.draining import Tail, drain
+from pytest_compileiq.system.process import Tail, drain
 from tests.waiting import PATIENCE_S
 
 

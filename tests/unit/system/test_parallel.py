@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault, StoreError
-from pytest_compileiq.system.parallel import spread
+from pytest_compileiq.system.cpu import spread
 
 
 @pytest.fixture(params=[1, 2, 3])

@@ -6,8 +6,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.system.process import OWN_PROCESSOR, run
-from pytest_compileiq.system.processor_turn import ProcessorTurn
 
 
 def test_builds_go_on_side_by_side():

@@ -8,7 +8,7 @@ from pytest_compileiq.named_options import NamedOptions, why_no_entry
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.option_list import OptionList
+from pytest_compileiq.toolchains.options import OptionList
 
 LISTS = {"gcc": GCC, "clang": CLANG, "ptxas": PTXAS, "nvcc": NVCC}
 NOBODY = NamedOptions()

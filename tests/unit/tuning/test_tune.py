@@ -15,7 +15,7 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import PARAMS
 from pytest_compileiq.rules.gate import LOOKS
-from pytest_compileiq.store.lifecycle import promote, retire
+from pytest_compileiq.store.status import promote, retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.other_processes import Others
 from pytest_compileiq.testing.fakes import (

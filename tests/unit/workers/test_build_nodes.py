@@ -12,7 +12,7 @@ from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, MakerLost
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate, CodeDigest, sha256_hex
 from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes
-from pytest_compileiq.system.processor_turn import ProcessorTurn
+from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Start

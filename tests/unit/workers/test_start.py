@@ -134,7 +134,7 @@ def test_a_worker_imports_nothing_that_judges_or_searches():
     rooms = {name.split(".")[1] for name in told if name.startswith("pytest_compileiq.")}
     assert not rooms & {"outcome", "search", "tuning", "replay", "proof", "report", "engines", "artifact"}
     assert "pytest_compileiq.rules.staleness" not in told
-    assert "pytest_compileiq.toolchains.committed_options" not in told
+    assert "pytest_compileiq.toolchains.option_classes" not in told
     assert not {"numpy", "scipy", "pydantic", "git", "sqlite3"} & set(told)  # each process of a proof would wait for it
 
 

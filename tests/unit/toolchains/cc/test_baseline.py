@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.toolchains.cc.baseline import Baseline
+from pytest_compileiq.toolchains.cc.flags import Baseline
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.option_classes import classes_of
 
@@ -103,7 +103,7 @@ def test_a_source_that_says_itself_whether_pointers_alias_does_not_widen_the_oth
 
 def test_however_many_levels_an_artifact_names_its_command_is_read_once(monkeypatch):
     read = []
-    monkeypatch.setattr("pytest_compileiq.toolchains.cc.baseline._level_of", lambda flags: read.append(flags) or 1)
+    monkeypatch.setattr("pytest_compileiq.toolchains.cc.flags._level_of", lambda flags: read.append(flags) or 1)
     levels = {f"-O{level}": "" for level in range(2000)}
     classed = classes_of("gcc", ("gcc", "-O1", "a.c", "gcc", "-O1", "b.c", "--then", "-fPIC"), "options", levels)
     assert "relaxed-semantics" in classed.own and len(read) == 2

@@ -19,7 +19,7 @@ from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
-from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.options import parse_rendered
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

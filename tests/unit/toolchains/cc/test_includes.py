@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.rules.build_key import NotModelled
-from pytest_compileiq.toolchains.cc.includes import Named, named_in, other_names_in
-from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
+from pytest_compileiq.toolchains.cc.includes import Named, expect_modelled, included_by, named_in, other_names_in
 
 
 def named(text: str, *, is_the_compilers: bool = False) -> Named:

@@ -16,9 +16,9 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains import make_rules
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.cc.flags import Baseline
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.space import cc_space

@@ -18,8 +18,7 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, S
 from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.command.builder import CommandBuilder, resolve
-from pytest_compileiq.toolchains.command.marker import Command
-from pytest_compileiq.toolchains.command.template import read_template
+from pytest_compileiq.toolchains.command.marker import Command, read_template
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

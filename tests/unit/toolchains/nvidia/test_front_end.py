@@ -12,8 +12,7 @@ import pytest
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
-from pytest_compileiq.system.draining import TAIL_BYTES
-from pytest_compileiq.system.process import Finished, run
+from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds, Listing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.toolchains.nvidia.modelled import why_nvcc_is_not_modelled, why_ptxas_is_not_modelled
+from pytest_compileiq.toolchains.nvidia.cacheable import why_nvcc_is_not_modelled, why_ptxas_is_not_modelled
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.loader import TargetDriver
+from pytest_compileiq.toolchains.triton.torch_stub import TargetDriver
 
 
 def test_the_driver_answers_for_the_target_and_refuses_what_only_a_gpu_knows():

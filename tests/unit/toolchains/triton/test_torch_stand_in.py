@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.torch_stand_in import (
+from pytest_compileiq.toolchains.triton.torch_stub import (
     StandIn,
     Undecided,
     answer_for_the_target,

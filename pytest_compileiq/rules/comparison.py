@@ -1,14 +1,4 @@
-"""How two arms are compared: by the ratio of positive values, or by their difference in units of a recorded scale.
-
-A ratio of numbers of which one may be zero or negative means nothing. Where such a value turns up, the arms are
-compared by their difference instead, as a share of the baseline's magnitude, so that thresholds keep their meaning: to
-first order both are the same number. What one analysis calls a step on its axis is called a gain everywhere else: 1 is
-none, 1.005 is better by half a per cent of the baseline, whichever analysis it comes from.
-
-Which analysis it is depends on all values of both arms together, never on which arm a value belongs to. So under equal
-arms the choice is the same however the arms are exchanged within quads, and the randomisation test, which conditions on
-the values, keeps its level (Lehmann and Romano, Testing Statistical Hypotheses, 2005, section 15.2).
-"""
+"""Two arms compared as ratio or difference, and what one left-out control loses."""
 
 from __future__ import annotations
 
@@ -18,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pytest_compileiq.errors import ClaimMismatch
 from pytest_compileiq.model import Direction, SampleRow
+from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
-    from pytest_compileiq.rules.stats import Floats
+    from pytest_compileiq.kept_controls import Attribution  # heavy: pydantic, and a worker imports this module
+    from pytest_compileiq.rules.stats import Floats, Interval
 
 
 class Analysis(Struct, frozen=True):
@@ -115,3 +108,48 @@ class SearchAxis(Struct, frozen=True):
         if step >= math.log(_LOG_DOWN_TO):
             return math.expm1(min(step, _LARGEST_STEP))
         return _LOG_DOWN_TO - _LOG_DOWN_TO * math.expm1(min(math.log(_LOG_DOWN_TO) - step, _LARGEST_STEP)) - 1
+
+
+ERROR = 0.05  # of all intervals of a table together
+_TOLERANCE = 1e-6
+
+
+def effect(losses: Sequence[float], comparisons: int) -> Interval:
+    """The mean loss with an interval that holds simultaneously with those of ``comparisons`` in all.
+
+    Bonferroni's inequality, whatever they have in common (Dunn, J. American Statistical Association 56, 1961).
+
+    Args:
+        losses: one for each process, shape (P,).
+    """
+    import numpy as np  # heavy, and exact tables do without
+
+    from pytest_compileiq.rules.stats import paired_interval
+
+    return paired_interval(np.array(losses), ERROR / 2 / comparisons)
+
+
+def recompute(attribution: Attribution) -> None:
+    """Repeat every interval from the recorded losses.
+
+    Raises:
+        ClaimMismatch: one of them differs by more than 1e-6, or fewer comparisons are corrected for than there are.
+    """
+    measured = [entry for entry in attribution.without if entry.standing == "measured"]
+    if len(measured) > attribution.comparisons:
+        raise ClaimMismatch(
+            f"the attribution corrects for {attribution.comparisons} comparisons, and holds {len(measured)}"
+        )
+    for entry in measured:
+        name = " ".join((*entry.knobs, *(["the ACF"] if entry.acf else [])))
+        if len(entry.losses) < 2:
+            raise ClaimMismatch(
+                f"the attribution of {name:.200} has losses of {quantity(len(entry.losses), 'process')}"
+            )
+        interval = effect(entry.losses, attribution.comparisons)
+        recorded = (entry.loss, entry.low, entry.high)
+        for said, computed in zip(recorded, (interval.estimate, interval.low, interval.high), strict=True):
+            if said is None or not math.isclose(said, computed, rel_tol=_TOLERANCE, abs_tol=1e-9):
+                raise ClaimMismatch(
+                    f"the attribution of {name:.200} says {said!r}, and its losses of each process give {computed!r}"
+                )

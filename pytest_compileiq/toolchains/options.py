@@ -1,19 +1,15 @@
-"""Which options a committed controls file may hold: those that the tool knows, by name and by the form of their value.
-
-A committed options file is untrusted, and an option's spelling does not tell what it does: many options weaken a
-hardening, change a calling convention or write a file. Only the maintainers can allow an option that the tool does not
-know, by ``acf_options`` in the project's settings. Nobody can allow one that runs programs, or reads or writes files.
-"""
+"""Options of compilers, and files that list them: which there are, what may be committed, and how it is written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 
 from msgspec import Struct
 
-from pytest_compileiq.model import ControlClass, Knobs, KnobValue
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, Knobs, KnobValue
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Parameter
 from pytest_compileiq.spelling import did_you_mean
@@ -127,3 +123,57 @@ class OptionList(Struct, frozen=True):
 def options_of(knobs: Knobs) -> list[str]:
     """The knobs that begin with ``-`` as options, name and value joined, sorted."""
     return sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-"))
+
+
+Render = Callable[[Candidate], ControlsFile]
+
+
+def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
+    """Check that ``data`` is what ``render`` makes of ``knobs``.
+
+    Raises:
+        StoreError: they differ, or an option may not stand in a controls file.
+    """
+    try:
+        rendered = render(Candidate(knobs))
+    except MarkerError as error:
+        raise StoreError(f"recorded knobs cannot stand in a controls file: {error}; run pytest --tune again") from error
+    if data != rendered.data:
+        raise StoreError(
+            f"the options file differs from its recorded knobs, {_first_difference(data, rendered.data)}: "
+            "restore it from version control, or run pytest --tune again"
+        )
+    return rendered
+
+
+def parse_named(kind: str, data: bytes, knobs: Knobs, render: Render, taker: str) -> ControlsFile:
+    """Check committed controls where ``taker``, a compiler, takes named knobs alone.
+
+    Raises:
+        StoreError: they are an ACF, or not what ``knobs`` render to.
+    """
+    if kind != "options":
+        raise StoreError(f"{taker} takes named knobs, and this is a {kind}; run pytest --tune again")
+    return parse_rendered(data, knobs, render)
+
+
+def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
+    """Check committed controls. The store has checked an ACF's digest, so only the knobs beside it are left.
+
+    Raises:
+        StoreError: an options file is not what its knobs render to, or a knob may not stand where it does.
+    """
+    if kind == "options":
+        return parse_rendered(data, knobs, render)
+    try:
+        return render(Candidate(knobs, data))
+    except MarkerError as error:
+        raise StoreError(f"recorded knobs cannot stand beside an ACF: {error}; run pytest --tune again") from error
+
+
+def _first_difference(actual: bytes, expected: bytes) -> str:
+    have, want = actual.splitlines(keepends=True), expected.splitlines(keepends=True)
+    for number, (line, wanted) in enumerate(zip(have, want, strict=False), start=1):
+        if line != wanted:
+            return f"line {number} is {line[:80]!r} and should be {wanted[:80]!r}"
+    return f"it has {len(have)} lines and should have {len(want)}"

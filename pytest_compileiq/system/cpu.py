@@ -1,12 +1,17 @@
-"""The same work on many items, one share per core. Processes are forked, so the work may be any callable."""
+"""Processors of this machine: shared for builds, exclusive for a measurement."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import platform
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TypeVar
 
 from pytest_compileiq.errors import EnvironmentFault
@@ -74,3 +79,61 @@ def _run(work: Callable[[Sequence[Item]], Result], share: Sequence[Item], answer
         answer.send((work(share), None))
     except Exception as error:  # ``spread`` raises it
         answer.send((None, error))
+
+
+class ProcessorTurn:
+    """One processor, as the threads of one run share it; who wants to measure goes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._building = 0
+        self._measuring = 0  # or waiting to
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody measures, or waits to."""
+        return self._measuring > 0
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Build, beside others that do."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.is_wanted)
+            self._building += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._building -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Measure, while nothing is built; other measurements are kept off by the machine's lock."""
+        with self._changed:
+            self._measuring += 1
+            self._changed.wait_for(lambda: not self._building)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._measuring -= 1
+                self._changed.notify_all()
+
+
+def this_architecture() -> str:
+    """The architecture of this machine as targets spell it: ``x86-64``, ``aarch64``."""
+    return platform.machine().replace("_", "-")
+
+
+def what_it_runs() -> str:
+    """What changes times and no machine code: ``Linux 6.1.0-28-amd64, microcode 0xa10113e``."""
+    try:
+        microcode = re.search(
+            r"^microcode\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    except (OSError, ValueError):
+        microcode = None
+    return ", ".join(
+        [f"{platform.system()} {platform.release()}", *([f"microcode {microcode[1]}"] if microcode else [])]
+    )

@@ -1,0 +1,87 @@
+"""Which files gcc and clang read: the preprocessor's answer or, where that differs, the compiler's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.system.files import Unfit, inside
+from pytest_compileiq.system.process import TAIL_BYTES
+from pytest_compileiq.toolchains.cc.compiler import first_error
+from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
+from pytest_compileiq.toolchains.make_rules import preprocessed
+
+
+class Read(Struct, frozen=True):
+    """Files by the names that the compiler gives them: all, and those that are no system headers."""
+
+    everything: frozenset[str]
+    not_system: frozenset[str]
+
+
+class Reader(Struct, frozen=True):
+    """One compiler in one directory.
+
+    Attributes:
+        name: how it is called in messages.
+    """
+
+    name: str
+    rootdir: Path
+
+    def read_by(self, compilations: Sequence[Sequence[str]]) -> Read:
+        """What ``compilations`` read.
+
+        Args:
+            compilations: of each source, the command that ends in it.
+
+        Raises:
+            BuildError: the compiler refuses a source, or a file cannot be read.
+        """
+        read = Read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
+        if not any(may_branch_by_pragma(self.content(name)) for name in self.own(read)):
+            return read
+        # The compiler takes twenty times as long as its preprocessor for a source of templates.
+        by_compiler = [(*command[:-1], "-fsyntax-only", command[-1]) for command in compilations]
+        return Read(self._by_rules(by_compiler, "-MD"), self._by_rules(by_compiler, "-MMD"))
+
+    def own(self, read: Read) -> set[str]:
+        """Relative to rootdir all that lies inside it; and of what lies outside, what is no system header."""
+        own = {name for name in map(self.inside_rootdir, read.everything) if name is not None}
+        return own | {name for name in read.not_system if self.inside_rootdir(name) is None}
+
+    def content(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            BuildError: it cannot be read.
+        """
+        try:
+            return (self.rootdir / name).read_bytes()
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def inside_rootdir(self, name: str) -> str | None:
+        """``name`` relative to rootdir; None if the file lies outside."""
+        try:
+            return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
+        except Unfit:
+            return None
+
+    def _by_rules(self, compilations: Sequence[Sequence[str]], option: str) -> frozenset[str]:
+        return frozenset[str]().union(
+            *(self._by_rule((*command[:-1], option, command[-1])) for command in compilations)
+        )
+
+    def _by_rule(self, argv: Sequence[str]) -> set[str]:
+        finished, read = preprocessed(argv, self.rootdir)
+        if finished.returncode != 0:
+            raise BuildError(
+                f"{self.name} cannot read the sources: {first_error(finished.output)}",
+                kind="compile",
+                log=finished.output[-TAIL_BYTES:],
+            )
+        return read
