@@ -23,7 +23,7 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite slow kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
+.PHONY: help demo test test-all suite kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -43,11 +43,11 @@ PAGES = tests/e2e/test_docs_site.py::test_a_page_shows_what_happens
 
 PARALLEL = $(BIN)/pytest -n 3 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES)
 
-suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order, without the slowest
+suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order, without what takes long
 	$(PARALLEL) -m "not slow" $(ARGS)
 
-slow: $(WITH_EXTRAS)  ## the slowest tests: whole nights, captured programs, kills; the workflow runs them on every push
-	$(PARALLEL) -m slow $(ARGS)
+test-all: $(WITH_EXTRAS)  ## the suite with all that takes long: whole nights, captured programs, kills; the workflow runs it on every push
+	$(PARALLEL) $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)

@@ -26,6 +26,7 @@ PRELOADED = (
     "pytest", "pdb", "execnet", "xml.etree.ElementTree", "git", "numpy", "scipy.special", "elftools.elf.elffile",
     "pytest_compileiq.plugin", "pytest_compileiq.options", "pytest_compileiq.expect", "pytest_compileiq.session",
     "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.tune",
+    "pytest_compileiq.workers.inside", "pytest_compileiq.workers.tasks",
 )  # fmt: skip
 _ENVIRONMENT = dict(os.environ)
 _ASKED: Counter[frozenset[tuple[str, str]]] = Counter()  # programs, by what is read as they start
@@ -133,11 +134,20 @@ def become(module: str, arguments: list[str], cwd: str, environment: dict[str, s
     os.environ.update(environment)
     os.chdir(cwd)
     sys.argv[1:], sys.path[0] = arguments, cwd
+    if module == "pytest":
+        zygote = Zygote()
+        if zygote.worker is not None:
+            sys.exit(become_worker(zygote.worker))
+        workers_of(zygote)
     skip_waits()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))
+    from tests.zygote import Zygote, become_worker, workers_of
+
+    sys.path.pop()
     asked = serve()
     if asked is not None:
         become(*asked)

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).parents[2] / "bench" / "value_safe.py"
 
 
+@pytest.mark.slow
 def test_value_safe_candidates_keep_every_bit_where_no_licence_is_found():
     command = [sys.executable, str(BENCH), "--candidates", "8", "--kernels", "sums,logistic"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -24,6 +24,7 @@ for ask in (cuda_device, L2Cache, cuda_device):
 """
 
 
+@pytest.mark.slow
 def test_the_clock_the_kernels_and_nvml(above):
     cases = ("checked", "clock", "clocks", "kernels", "nvml", "watch")
     above(*PYTEST, *(str(HERE / f"cases_{name}.py") for name in cases))

@@ -19,7 +19,7 @@ import pytest
 from tests import needs
 from tests.projects import UNREDUCED_INI, Project, make_project
 
-pytestmark = [needs.ptxas, needs.cuda_core]
+pytestmark = [pytest.mark.slow, needs.ptxas, needs.cuda_core]
 
 PTX = """\
 .version 8.0
@@ -147,7 +147,6 @@ def _as_on_a_real_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("_as_on_a_real_machine")
-@pytest.mark.slow
 def test_three_percent_of_three_microseconds_are_proven_and_replayed_only_as_they_were_measured(
     project, monkeypatch, driver
 ):

@@ -66,6 +66,7 @@ def library(here):
     return make_project(here, files)
 
 
+@pytest.mark.slow
 def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
     assert main(["init"]) == 0
     said = capsys.readouterr().out

@@ -19,6 +19,8 @@ from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
 from tests.repository import git
 
+pytestmark = pytest.mark.slow
+
 GITHUB = Path(__file__).parents[2] / ".github"
 REPLAY = GITHUB / "actions" / "replay.py"
 COMMENT = textwrap.dedent((GITHUB / "workflows" / "acf-comment.yml").read_text().partition("        run: |\n")[2])

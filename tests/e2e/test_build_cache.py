@@ -82,6 +82,7 @@ def test_a_damaged_entry_costs_a_build(filled):
     assert ANEW not in filled.pytest("--acf-check=replay", code=0)
 
 
+@pytest.mark.slow
 def test_a_rebuild_builds_all_and_names_what_differs(filled):
     assert ANEW not in filled.pytest("--acf-check=rebuild", code=0)
     cache = BuildCache(filled.root)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from pytest_compileiq.proof.calibration import warning
 from tests.projects import Project
+
+pytestmark = pytest.mark.slow
 
 
 def test_equal_arms_are_counted_by_device_and_a_bad_rate_is_warned_of(tuned: Project):

@@ -284,6 +284,7 @@ def test_tests_that_could_not_be_written_are_refused_before_the_program_runs(tmp
     assert "--to ../out lies outside the project" in outside and "ran" not in outside
 
 
+@pytest.mark.slow
 def test_generated_tests_pass_and_are_never_written_over(tmp_path):
     root = write_program(tmp_path / "project")
     write_files(root, {"pytest.ini": "[pytest]\n"})

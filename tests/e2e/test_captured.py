@@ -15,6 +15,8 @@ from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
 from tests.six_kernels import write_program
 
+pytestmark = pytest.mark.slow
+
 BODY_PY = """\
     kernel.check(rtol=1e-12)
     call = kernel.call(acf.workload.shape)

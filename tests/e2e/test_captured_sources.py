@@ -48,7 +48,7 @@ for name in ("blend", "alone"):
 """,
 }
 SOURCES = ("blend", "factor", "step", "offset", "alone")
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")]
 
 
 def made(root: Path, *options: str) -> Project:

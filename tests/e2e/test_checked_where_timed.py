@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
+import pytest
+
 from tests.projects import make_project, naming
 
 # Each kernel's tuned arm is fast in its own wrong way; the arms share the output.
@@ -148,6 +150,7 @@ def test_slow(acf):
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_how_often_it_was_checked(project):
     made = project({**naming("-ffast-math"), "slow.c": SLOW_C, "test_slow.py": SLOW_PY})
     output = made.pytest("--tune", "--tune-budget=1", code=0)

@@ -15,6 +15,8 @@ from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.projects import Project, make_project, naming
 
+pytestmark = pytest.mark.slow
+
 # Eight rows a thread, and bounds that leave too few registers for them: the baseline spills.
 ATTENTION_CU = """\
 extern "C" __global__ void __launch_bounds__(256, 4)
@@ -261,7 +263,6 @@ def test_an_option_that_runs_something_cannot_ride_in(tuned_cuda):
 @needs.nvcc
 @needs.compileiq
 @needs.search_spaces
-@pytest.mark.slow
 def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and_guarded(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
     for seed in range(6):  # of CompileIQ's draws, other ones in every run, one in seven spills less

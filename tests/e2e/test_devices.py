@@ -23,6 +23,8 @@ from pytest_compileiq.store.store import Store
 from tests.projects import Project
 from tests.repository import git
 
+pytestmark = pytest.mark.slow
+
 UNITS = ("GPU-0a2b3c4d-0000-1111-2222-333344445555", "GPU-1a2b3c4d-0000-1111-2222-333344445555")
 
 

@@ -103,6 +103,7 @@ def test_the_navigation_names_every_page_and_every_page_exists():
     assert listed == here
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("mkdocs", "material", "mkdocstrings"))),
     reason="no mkdocs: pip install --group docs",

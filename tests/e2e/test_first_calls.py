@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.projects import naming
+
+pytestmark = pytest.mark.slow
 
 KERNEL_C = """\
 #include <math.h>

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import tomllib
 
+import pytest
+
 from pytest_compileiq import Cc
 from pytest_compileiq.cli.main import main
 from tests import needs
@@ -39,6 +41,7 @@ def test_norm(acf):
 ALSO = "also changes: median, vectors::sorted, not exercised by this test"
 
 
+@pytest.mark.slow
 def test_one_function_of_a_cplusplus_library_is_tuned_replayed_elsewhere_and_reviewed(project, tmp_path, capsys):
     made = project({"vectors.cpp": VECTORS_CPP, "test_vectors.py": VECTORS_PY})
     assert ALSO in made.pytest("--tune", "--tune-budget=2", code=0)

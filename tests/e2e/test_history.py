@@ -102,6 +102,7 @@ def test_a_version_that_cannot_be_read_hides_no_other(home, acf):
     assert [each["speedup"] for each in lines(acf)[0]["observations"]] == [1.1, 1.12]
 
 
+@pytest.mark.slow
 def test_a_report_of_a_real_run_says_when_on_what_and_how_long(proven_again, acf, monkeypatch):
     made, _ = proven_again
     monkeypatch.chdir(made.root)

@@ -13,6 +13,8 @@ from tests.e2e.browser import find_browser, open_browser
 from tests.projects import naming
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_committed, make_item, make_run
 
+pytestmark = pytest.mark.slow
+
 needs_browser = pytest.mark.skipif(
     find_browser() is None, reason="no Chromium or Chrome on PATH: apt-get install chromium"
 )

@@ -90,6 +90,7 @@ def test_a_search_is_not_judged(project, monkeypatch):
     assert "in use: not judged" in output
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_are_judged_together(shipping, monkeypatch):
     monkeypatch.setenv("ACF_EXPECT", "all")
     each = ("-pxdist", "-n2", "--dist=each", "--tx=2*popen", "-k")

@@ -15,6 +15,8 @@ import pytest
 from pytest_compileiq.system.watchdog import of_each_process
 from tests.projects import naming
 
+pytestmark = pytest.mark.slow
+
 KERNEL_C = """\
 #include <signal.h>
 #include <stdio.h>

@@ -193,6 +193,7 @@ def test_last_failed_runs_the_stale_item_alone_until_it_is_mended(with_stale):
 # ── how they run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_four_workers_give_the_verdicts_of_one(with_orphan):
     assert verdicts(with_orphan, "-n", "4", *ORPHANS_FAIL, code=11) == dict.fromkeys(NAMES, "PROVEN")
 
@@ -233,6 +234,7 @@ def test_tuning_without_a_terminal_finishes(scratch):
 # ── where they run ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_read_only_checkout_is_checked_and_tuning_there_is_one_sentence(root):
     shutil.rmtree(root / ".compileiq", ignore_errors=True)  # a checkout has none
     for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
@@ -284,6 +286,7 @@ def test_a_stored_path_of_windows_is_one_sentence(scratch, which):
     assert said in run(scratch, "-k", "alpha", code=code)
 
 
+@pytest.mark.slow
 def test_spaces_and_other_scripts_in_paths_change_nothing(scratch, tmp_path):
     home = scratch.rename(tmp_path / "größe $x 'n # ядро")
     assert verdicts(home) == dict.fromkeys(NAMES, "PROVEN")

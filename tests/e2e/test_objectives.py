@@ -219,12 +219,14 @@ def test_compile(acf):
 """
 
 
+@pytest.mark.slow
 def test_a_compile_time_is_that_of_a_build_by_itself(project):
     made = project({"test_compile.py": TOGETHER_PY})
     made.pytest("--tune", "--tune-budget=2", code=0)
     assert claim_of(made, "compile")["speedup"] == pytest.approx(2, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_budget_of_time_ends_the_search_and_proves_its_winner(project):
     endless = SIZE_PY.replace(', compiler="clang"', "").replace('"-O"', '"-falign-loops=": range(1, 1000), "-O"')
     made = project(

@@ -8,6 +8,8 @@ import pytest
 
 from tests.projects import Project
 
+pytestmark = pytest.mark.slow
+
 ENGINE_PY = """\
 import random
 

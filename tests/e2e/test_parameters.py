@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.examples import SUM_C
 from tests.projects import make_project
 
@@ -92,6 +94,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 def test_another_input_under_the_same_id_is_stale_by_its_name(tmp_path):
     project = make_project(tmp_path, {"test_k.py": GIVEN_PY, "sum.c": SUM_C})
     project.pytest("--tune", "--tune-budget=2", "--tune-engine=grid", code=0)

@@ -11,6 +11,8 @@ from tests.examples import SUM_C
 from tests.projects import NOT_NEEDED
 from tests.screen import run_on_screen
 
+pytestmark = pytest.mark.slow
+
 TWO_PY = """\
 import pytest
 from pytest_compileiq import Cc, minimize

@@ -36,6 +36,7 @@ def run(module: str, *arguments: str, cwd: Path, environment: dict[str, str], co
     return done.stdout
 
 
+@pytest.mark.slow
 def test_readme_five_minutes_happen_as_shown(tmp_path, installed):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     run("pytest_compileiq.cli", "init", cwd=tmp_path, environment=installed)

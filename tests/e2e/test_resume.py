@@ -20,6 +20,8 @@ from tests import needs
 from tests.examples import KERNEL_C, KERNEL_H, SIZE_PY, SUM_C, TEST_PY
 from tests.projects import NOT_NEEDED, Project
 
+pytestmark = pytest.mark.slow
+
 WAIT = """while not acf.is_baseline and __import__("os").path.exists("wait"):
         time.sleep(0.02)"""
 BUDGET = 30
@@ -86,7 +88,6 @@ def test_a_killed_search_goes_on_and_ends_as_an_unkilled_one(made, tmp_path):
     assert "1 proven" in made.pytest(code=0)
 
 
-@pytest.mark.slow
 def test_a_killed_search_with_timings_goes_on(project):
     of_all_options = re.sub(r"space=.*", 'space="default",', TEST_PY)
     made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": of_all_options})
@@ -105,7 +106,6 @@ def test_a_killed_search_with_timings_goes_on(project):
     assert journal(made) == []
 
 
-@pytest.mark.slow
 def test_kills_at_random_moments_lose_and_tear_nothing(made):
     coins = random.Random(7)
     kept: list[tuple] = []
@@ -196,7 +196,6 @@ def test_a_broken_journal_is_one_sentence_and_a_normal_run_makes_none(made):
     assert "remove it, and the search starts anew" in made.pytest("--tune", "--tune-budget=4", code=1)
 
 
-@pytest.mark.slow
 @needs.ptxas
 @needs.compileiq
 @needs.search_spaces

@@ -16,6 +16,8 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.toolchains.commands import Commands
 
+pytestmark = pytest.mark.slow
+
 FEW_FILES = """
 import os, resource
 

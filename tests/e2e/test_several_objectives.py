@@ -148,6 +148,7 @@ def test_the_first_objective_s_best_is_committed_though_another_finalist_is_bett
     assert len(artifact(rated)["front"]) == 2
 
 
+@pytest.mark.slow
 def test_what_was_gained_leads_everywhere_and_what_is_worse_is_called_worse(rated, _rated, capsys):
     size, rate = artifact(rated)["claims"]
     gained = f"code_bytes {size['baseline_value']} → {size['tuned_value']}"

@@ -41,7 +41,7 @@ def c_project(tmp_path, _c_project) -> Build:
     return Build(tmp_path / "project", _c_project.path)
 
 
-@pytest.fixture(params=SYSTEMS)
+@pytest.fixture(params=["make", *(pytest.param(name, marks=pytest.mark.slow) for name in SYSTEMS if name != "make")])
 def system(request, c_project) -> tuple[Build, list[str], Path]:
     """The C example, built once: the project, the command that builds it, and the object that takes the controls."""
     for tool in request.param.split("-"):
@@ -289,6 +289,7 @@ def cuda_project(tmp_path, _cuda_project, monkeypatch) -> Build:
     return Build(tmp_path / "project", _cuda_project.path)
 
 
+@pytest.mark.slow
 @needs.nvcc
 @needs.ptxas
 def test_nvcc_and_ptxas_build_what_was_proven_and_rebuild_what_another_acf_reaches(cuda_project, capsys):
@@ -372,6 +373,7 @@ def verify(*arguments: str) -> int:
     return main(["--acf-dir", str(REPOSITORY / "acf"), "verify-binary", *arguments])
 
 
+@pytest.mark.slow
 @needs.nvcc
 @pytest.mark.parametrize("kind", [["-cubin"], ["-fatbin"], ["-shared", "-Xcompiler=-fPIC"], ["-c"]], ids=" ".join)
 def test_every_kind_of_binary_tells_the_acf_from_none_and_from_another(kind, cuda_project, capsys):
@@ -389,6 +391,7 @@ def test_every_kind_of_binary_tells_the_acf_from_none_and_from_another(kind, cud
         assert said in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_a_program_of_several_architectures_is_judged_by_those_that_were_proven(cuda_project, capsys):
     (cuda_project.root / "main.cu").write_text(f'#include "{KERNELS / "attention.cu"}"\nint main() {{}}\n')

@@ -13,6 +13,8 @@ from pytest_compileiq.store.store import Store
 from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
 from tests.projects import Project, naming
 
+pytestmark = pytest.mark.slow
+
 AWAY = "NVIDIA H200"
 TARGET = "x86-64-v3-gcc12"
 KERNELS = 3
@@ -69,7 +71,6 @@ def test_who_refactors_without_the_device_retires_and_who_has_it_tunes_anew(tune
     assert "1 replayed" in tuned.pytest("--acf-check=replay", code=0)
 
 
-@pytest.mark.slow
 def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim(project):
     made = project(
         {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY.replace("choice([2, 3])", "choice([1])")}
@@ -86,7 +87,6 @@ def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim
     assert devices(made) == {AWAY}
 
 
-@pytest.mark.slow
 def test_a_second_device_adds_its_claim_to_the_first_one_s_and_proves_the_controls_anew_after_a_refactor(
     tuned: Project,
 ):

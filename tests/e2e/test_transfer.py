@@ -11,6 +11,8 @@ import pytest
 
 from tests.projects import Project, make_project
 
+pytestmark = pytest.mark.slow
+
 KERNELS_C = """\
 int dot(const int *restrict x, const int *restrict y, int n)
 {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
+import pytest
+
 from pytest_compileiq.benchmark.marker import read_marker
 
 HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools", "msgspec", "pytest_compileiq.model")
@@ -53,6 +55,7 @@ def test_k(acf):
 KERNEL_C = "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n"
 
 
+@pytest.mark.slow
 def test_a_worker_and_a_replay_of_exact_claims_load_what_they_use(project):
     made = project({"conftest.py": LOADED, "test_k.py": TEST_PY, "k.c": KERNEL_C})
     made.pytest("--tune", "--tune-budget=1", code=0, forked=False)

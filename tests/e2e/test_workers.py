@@ -10,6 +10,8 @@ import pytest
 from tests.forked import run_module
 from tests.projects import Project
 
+pytestmark = pytest.mark.slow
+
 KERNEL_C = "int kernel(int x) { return x * 3 + 1; }\n"
 SIZE_PY = """\
 import pytest
@@ -131,7 +133,7 @@ def test_an_interpreter_that_runs_no_worker_fails_the_search_is_said_and_leaves_
     monkeypatch.setenv("TMPDIR", str(home))
     conftest = 'import sys\n\n\ndef pytest_collection_finish():\n    sys.executable = "/bin/false"\n'
     made = project({"kernel.c": KERNEL_C, "test_kernel.py": SIZE_PY, "conftest.py": conftest})
-    output = made.pytest("--tune", "--tune-budget=2", code=1)
+    output = made.pytest("--tune", "--tune-budget=2", code=1, forked=False)
     assert "no worker process gets ready" in output and "exited with status 1" in output
     assert not [path for path in home.rglob("*") if path.suffix != ".lock"]
 

@@ -29,6 +29,7 @@ def told(report: Report) -> str:
     return "\n".join(f"store {one.number}, {' '.join(map(ascii, one.argv))}: {one.what}" for one in report.violations)
 
 
+@pytest.mark.slow
 def test_hostile_stores_cost_a_sentence_and_nothing_else(room):
     report = run(room, list(range(80)), lambda number: make(2026, number), cheap=True)
     assert len(report.stores) > 70 and report.calls > 280

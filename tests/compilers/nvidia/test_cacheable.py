@@ -241,6 +241,7 @@ def test_a_build_of_ptx_depends_on_the_ptx_its_words_and_ptxas(root):
         ptxas(root, flags="--sanitize=memcheck").cacheable(None).question()
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_a_replay_that_changes_nothing_builds_nothing(tmp_path):
     files = {"k.cu": SOURCE, "k.ptx": HEAD + SMALL, "second/scale.h": "#define SCALE 3.0f\n", "test_k.py": TEST}

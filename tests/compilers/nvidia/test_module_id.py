@@ -69,6 +69,7 @@ def build(root: Path, text: str, output: str = "cubin", flags: str = "-O3", name
     return nvcc.build(None, root / "out", timeout_s=ENOUGH_S)
 
 
+@pytest.mark.slow
 @needs.nvcc
 @pytest.mark.parametrize("text", [STATIC, ANONYMOUS, GROUPS, STANDARD, TEMPLATES], ids=list("sagct"))
 def test_what_is_private_to_a_file_gives_equal_code_in_two_checkouts(tmp_path, text):
@@ -80,6 +81,7 @@ def test_what_is_private_to_a_file_gives_equal_code_in_two_checkouts(tmp_path, t
     assert raw[0] != raw[1], "nvcc put nothing of the place into the file, so this test shows nothing"
 
 
+@pytest.mark.slow
 @needs.nvcc
 @pytest.mark.parametrize(
     ("text", "output", "flags"),

@@ -91,6 +91,7 @@ def test_a_toolkit_in_the_projects_environment_is_no_part_of_the_project(project
     assert wheels.sources().keys() == {"kernels/k.cu", "kernels/include/scale.h", "own.h"}
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_what_packages_install_is_no_part_of_the_project_and_its_place_in_no_command(project, tmp_path):
     """As torch's headers, which people keep in ``.venv`` below the root or anywhere else."""
@@ -120,6 +121,7 @@ def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
     assert builds[0].code.keys() == {"scale", "shift"}
 
 
+@pytest.mark.slow
 @needs.nvcc
 @pytest.mark.parametrize("output", ["library", "executable"])
 def test_the_host_s_code_is_digested_beside_the_kernels(tmp_path, output):
@@ -153,6 +155,7 @@ template <int N> __global__ void raised(float *x) { x[threadIdx.x] = power<N>(x[
 """
 
 
+@pytest.mark.slow
 @needs.nvcc
 @pytest.mark.parametrize(
     ("text", "arguments"),

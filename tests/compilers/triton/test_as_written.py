@@ -271,6 +271,7 @@ def test_scale(acf):
 """
 
 
+@pytest.mark.slow
 def test_a_config_is_found_committed_readably_and_replayed(tmp_path):
     project = make_project(tmp_path / "project", {"scale.py": SMALL, "test_scale.py": TEST})
     output = project.pytest("--tune", "--tune-engine=grid", code=0)
