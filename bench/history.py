@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_compileiq.history.change_points import ChangePoint, change_points
+from pytest_compileiq.history.shifts import ChangePoint, change_points
 from pytest_compileiq.rules.evidence import gather
 from pytest_compileiq.rules.stats import Floats, binomial_interval
 from pytest_compileiq.store.store import Store

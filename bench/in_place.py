@@ -17,8 +17,7 @@ from pathlib import Path
 
 from captured import BUNDLE, LIBRARY, build, capture, copied, machine_and_load
 from pytest_compileiq.capture.bundle import Bundle
-from pytest_compileiq.capture.in_place import Gain
-from pytest_compileiq.capture.in_place_verdict import gain_of
+from pytest_compileiq.capture.in_place import Gain, gain_of
 from pytest_compileiq.capture.program import python_program, watch
 from pytest_compileiq.capture.validate import TunedKernel, routing
 

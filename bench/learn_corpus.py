@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import learned_sources
 import race_open
-from pytest_compileiq.engines.ga.points import PointSpace
-from pytest_compileiq.engines.ga.variation import crossover, mutate
+from pytest_compileiq.engines.ga.points import PointSpace, crossover, mutate
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.space import OFF, Point
 from race_build import BENCH, Build, Kernel, Source, Workshop

@@ -138,14 +138,14 @@ def become(module: str, arguments: list[str], cwd: str, environment: dict[str, s
         zygote = Zygote()
         if zygote.worker is not None:
             sys.exit(become_worker(zygote.worker))
-        workers_of(zygote)
+        fork_workers_from(zygote)
     skip_waits()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
-    from tests.zygote import Zygote, become_worker, workers_of
+    from tests.zygote import Zygote, become_worker, fork_workers_from
 
     sys.path.pop()
     asked = serve()

@@ -1,8 +1,8 @@
-"""Workers of a forked test program, forked as well: a test's proof starts 50 of them, and each imports for 0.3 s.
+"""Forks the workers of a forked test program: a proof starts 50 of them, and importing pytest takes each 0.3 s.
 
-``subprocess.Popen`` asks a process that has imported what a worker begins with, and that runs nothing. What it forks is
-a child of the program, as a started worker is. Its memory is shifted by chance, since forks of one process would have
-one layout, which decides some per cent of a time.
+A zygote has imported all modules that a worker imports first, and runs nothing else. Its forks become children of the
+program, as started workers are. Each fork shifts its memory at random: with one layout of memory for all, a time would
+be off by some per cent, the same in each sample.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # linux/prctl.h
 _PID = struct.Struct("i")
-_KEPT: list[Any] = []  # what shifts a worker's memory
+_KEPT: list[Any] = []  # the memory that shifts the rest
 
 
 class Zygote:
-    """A fork of this process, and where it is asked for workers. Make it before anything runs here."""
+    """A fork of this process that forks workers. Make it before this process runs anything.
+
+    Attributes:
+        worker: in a worker its arguments; None in the process that made the zygote.
+    """
 
     def __init__(self) -> None:
         self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -43,87 +47,79 @@ class Zygote:
         else:
             there.close()
 
-    def fork(self, argv: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int]) -> int:
-        """The id of a child that is the worker ``argv``; ``descriptors`` are its output and what ``argv`` ends in."""
-        with self._lock:
-            self._libc.prctl(_SUBREAPER, 1)  # so that what an intermediate process leaves is this one's child
-            # Of a worker that is killed before it has told its number nothing is known: as if it had not started.
-            request = json.dumps([os.getpid(), list(argv), dict(env)]).encode()
-            with open_memory(request) as content:
-                socket.send_fds(self._here, [b"x"], [content, *descriptors])
-                (pid,) = _PID.unpack(self._here.recv(_PID.size))
+    def fork(self, arguments: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
+        """Fork a worker and return its process id.
+
+        Args:
+            descriptors: first the worker's output; the others' numbers are appended to its arguments.
+        """
+        request = json.dumps([os.getpid(), list(arguments), dict(environment)]).encode()
+        with self._lock, _in_memory(request) as content:
+            self._libc.prctl(_SUBREAPER, 1)  # the worker's first parent exits at once: the kernel makes it ours
+            socket.send_fds(self._here, [b"x"], [content, *descriptors])
+            (pid,) = _PID.unpack(self._here.recv(_PID.size))
             self._libc.prctl(_SUBREAPER, 0)
         return int(pid)
 
 
-class open_memory:  # noqa: N801
-    """A file without a name that holds ``content``: what an environment holds is longer than a packet may be."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def __enter__(self) -> int:
-        self._descriptor = os.memfd_create("request")
-        os.write(self._descriptor, self._content)
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-def workers_of(zygote: Zygote) -> None:
-    """Have this process's workers be forks of ``zygote``."""
+def fork_workers_from(zygote: Zygote) -> None:
+    """Replace the process class of local workers in this process."""
     from pytest_compileiq.workers import local
 
     class Forked(subprocess.Popen):  # type: ignore[type-arg]
-        def _execute_child(self, args: Any, *more: Any) -> None:
-            raise NotImplementedError
+        def __init__(self, args: Sequence[Any], *, stdout: int, pass_fds: Sequence[int], **more: Any) -> None:
+            arguments = [os.fspath(word) for word in args[3 : -len(pass_fds)]]  # behind python -m MODULE
+            pid = zygote.fork(arguments, more["env"], [stdout, *pass_fds])
+            self._given = pid
+            super().__init__(args)
 
-        def __init__(
-            self, args: Sequence[Any], *, stdout: int, env: Mapping[str, str], pass_fds: Sequence[int], **_: Any
-        ) -> None:
-            words = [os.fspath(word) for word in args[3:]]
-            self.args, self.returncode = args, None
-            self.stdin = self.stdout = self.stderr = None
-            self._waitpid_lock = threading.Lock()
-            self._communication_started, self._input, self._sigint_wait_secs = False, None, 0.25
-            self.pid = zygote.fork(words[: -len(pass_fds)], env, [stdout, *pass_fds])
-            self._child_created = True
+        def _execute_child(self, *_: Any) -> None:
+            self.pid, self._child_created = self._given, True
 
-    made = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT", "TimeoutExpired")}
-    local.subprocess = SimpleNamespace(Popen=Forked, **made)  # type: ignore[assignment]
+    constants = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT", "TimeoutExpired")}
+    local.subprocess = SimpleNamespace(Popen=Forked, **constants)  # type: ignore[assignment]
 
 
 def become_worker(arguments: list[str]) -> int:
-    """Be the worker that was asked for."""
+    """Run ``python -m pytest_compileiq.workers.inside`` with ``arguments``, and return its exit code."""
     from pytest_compileiq.workers import inside
 
     sys.argv[:] = [inside.__file__, *arguments]
     return inside.main()
 
 
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[int]:
+    """A descriptor of a file in memory: an environment may be longer than a packet."""
+    descriptor = os.memfd_create("request")
+    try:
+        os.write(descriptor, content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _serve(asked: socket.socket) -> list[str]:
-    """Fork for each request; returns in a worker, with its arguments."""
+    """Fork a worker for each request; returns only in a worker, with its arguments."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(asked, 1, 8)
         if not message:
             os._exit(0)
         content, *passed = descriptors
-        parent, argv, env = json.loads(os.pread(content, os.fstat(content).st_size, 0))
+        parent, arguments, environment = json.loads(os.pread(content, os.fstat(content).st_size, 0))
         os.close(content)
         if (between := os.fork()) == 0:
             if os.fork() != 0:
                 os._exit(0)
             while os.getppid() != parent:
-                with suppress(ProcessLookupError):
-                    os.sched_yield()
-            return _begin(asked, argv, env, passed)
+                os.sched_yield()
+            return _begin(asked, arguments, environment, passed)
         os.waitpid(between, 0)
         for descriptor in passed:
             os.close(descriptor)
 
 
-def _begin(asked: socket.socket, argv: list[str], env: Mapping[str, str], passed: list[int]) -> list[str]:
+def _begin(asked: socket.socket, arguments: list[str], environment: Mapping[str, str], passed: list[int]) -> list[str]:
     os.setsid()
     asked.send(_PID.pack(os.getpid()))
     asked.close()
@@ -132,7 +128,7 @@ def _begin(asked: socket.socket, argv: list[str], env: Mapping[str, str], passed
         os.dup2(descriptor, number)
     os.close(output)
     os.environ.clear()
-    os.environ.update(env)
+    os.environ.update(environment)
     chance = random.Random(os.urandom(8))
     _KEPT.extend([mmap.mmap(-1, mmap.PAGESIZE * chance.randrange(1, 4096)), bytes(chance.randrange(1 << 16))])
-    return [*argv, *map(str, channel)]
+    return [*arguments, *map(str, channel)]

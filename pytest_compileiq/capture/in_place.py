@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from pytest_compileiq.model import tail_of
+from pytest_compileiq.spelling import quantity
+
+if TYPE_CHECKING:
+    from pytest_compileiq.artifact import Claim
+
 
 InPlaceStanding = Literal["holds", "differs", "undecided"]
 
@@ -73,3 +82,105 @@ class InPlace:
     rtol: float = 0.0
     differing: tuple[DiffersInPlace, ...] = ()
     workloads: tuple[WorkloadInPlace, ...] = ()
+
+
+FEWEST_PAIRS = 6
+LEVEL = 0.99
+_MOST_BLOCKS = 40
+_FLOOR_CALLS_FACTOR = 4  # as of a captured kernel's floor: some calls show little of how far calls differ
+
+
+def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
+    """The speed-up that pairs of neighbouring calls show, baseline and tuned; None if there are too few.
+
+    Their times are correlated over a program's run (its phases, the processor's clock), so the pairs are cut into
+    blocks by time, each with the medians of both arms, and the interval is Student's over the blocks' log-ratios:
+    batch means (Law and Kelton, Simulation Modeling and Analysis, section 9.5.3).
+    """
+    import numpy as np
+
+    from pytest_compileiq.rules.stats import t_quantile
+
+    if len(pairs) < FEWEST_PAIRS:
+        return None
+    count = min(_MOST_BLOCKS, len(pairs))
+    blocks = np.array_split(np.asarray(pairs, float), count)
+    ratios = np.array([math.log(np.median(block[:, 0]) / np.median(block[:, 1])) for block in blocks])
+    half = t_quantile(count - 1, (1 - LEVEL) / 2) * ratios.std(ddof=1) / math.sqrt(count)
+    mean = ratios.mean()
+    baseline_ns = float(np.median([baseline for baseline, _ in pairs]))
+    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), baseline_ns)
+
+
+def is_of_calls(claim: Claim) -> bool:
+    """Whether a claim is of what a program shows: the median of calls' times, no tail, energy or compilation."""
+    return tail_of(claim.objective) == ("runtime", 0.5)
+
+
+def least_in_place(claim: Claim, captured_low: float) -> float:
+    """What a program has to show for ``claim`` to hold in it, if the capture shows ``captured_low``.
+
+    Of a gain half, in logarithms: caches and neighbours take a part of it in every program, and a program that shows
+    less than half runs another kernel than the capture does. What is claimed to be no worse may not be worse.
+    """
+    if claim.kind == "gain":
+        return math.exp(math.log(captured_low) / 2)
+    allowed = claim.test.max_regression if claim.test and claim.test.max_regression is not None else 0.0
+    return 1 - allowed
+
+
+def left_out(timed: Sequence[tuple[Claim, bool]], shape_of: Mapping[str, int | None]) -> Iterator[str]:
+    """Which claims on a time cannot be held against a program, and why, a sentence each.
+
+    Args:
+        timed: each, and whether it was measured now.
+        shape_of: workload → its captured shape by number; None where that is not known.
+    """
+    for claim, was_measured in timed:
+        claimed = f"{claim.objective} of {claim.workload}"
+        if not is_of_calls(claim):
+            yield f"{claimed} is no median of calls' times, so it was not compared with the program's"
+        elif not was_measured:
+            yield f"{claimed} is claimed on {claim.device} and was not measured here, so no time was compared"
+        elif shape_of.get(claim.workload) is None:
+            told = f"workloads={{{claim.workload!r}: dict(shape=0)}}"
+            yield f"{claimed}: its test does not say which captured shape that is, as {told} does"
+
+
+def is_allowed(tuned: float | None, own: float | None, rtol: float) -> bool:
+    """Whether a difference from the baseline is within ``rtol``, or what the baseline's own calls differ by."""
+    return tuned is not None and tuned <= max(rtol, _FLOOR_CALLS_FACTOR * (own or 0.0))
+
+
+def wrong_in(record: InPlace) -> Iterator[str]:
+    """What the program's values say against the controls, a part of a sentence each."""
+    for each in record.differing:
+        by = "" if each.relative is None else f", by up to {each.relative:.2g} of its largest value"
+        yield f"{each.place} differs on {each.calls} of {quantity(record.compared, 'call')} that both arms made{by}"
+    if record.output == "differs":
+        yield "the program's output differs"
+
+
+def slower_in(record: InPlace) -> Iterator[str]:
+    """Which workloads the program contradicts, a part of a sentence each."""
+    for each in record.workloads:
+        if each.gain is not None and each.standing == "differs":
+            yield (
+                f"{each.workload} is {each.gain.low:.3f} to {each.gain.high:.3f} times as fast in it, and would have "
+                f"to be {each.least:.3f}"
+            )
+
+
+def is_against(record: InPlace) -> bool:
+    """Whether the program contradicts the artifact."""
+    return any(wrong_in(record)) or any(slower_in(record))
+
+
+def open_in(record: InPlace) -> Iterator[str]:
+    """What the program left open, a part of a sentence each."""
+    if not record.compared:
+        yield "no call was made by both arms"
+    for each in record.workloads:
+        if each.standing == "undecided":
+            told = "" if each.gain is None else f", {each.gain.low:.3f} to {each.gain.high:.3f} times as fast"
+            yield f"{each.workload} is undecided by {quantity(each.pairs, 'pair')} of calls{told}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_compileiq.capture.in_place import InPlace, WorkloadInPlace
-from pytest_compileiq.capture.in_place_verdict import is_against, open_in, wrong_in
+from pytest_compileiq.capture.in_place import InPlace, WorkloadInPlace, is_against, open_in, wrong_in
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
 

@@ -15,8 +15,7 @@ from pytest_compileiq.capture.bundle_launches import (
     calls_by_frequency,
     ptx_bytes,
 )
-from pytest_compileiq.capture.launch_check import ComparedLaunches
-from pytest_compileiq.capture.launches import Account
+from pytest_compileiq.capture.launches import Account, ComparedLaunches
 from pytest_compileiq.capture.report import as_captured_text
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.spelling import quantity

@@ -9,8 +9,7 @@ from pathlib import Path
 from pytest_compileiq.capture import bundle_launches as captured_launches
 from pytest_compileiq.capture.bundle import Bundle
 from pytest_compileiq.capture.bundle_launches import LaunchedKernel, ptx_of
-from pytest_compileiq.capture.launch_check import compared
-from pytest_compileiq.capture.launches import Account, named, ranked, read_account, that_lead
+from pytest_compileiq.capture.launches import Account, compared, named, ranked, read_account, that_lead
 from pytest_compileiq.capture.launches_report import (
     launch_caveats,
     launch_ranking_lines,

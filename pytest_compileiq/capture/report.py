@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_compileiq.capture.bundle import Bundle, Kernel, data_bytes
-from pytest_compileiq.capture.check import Compared
 from pytest_compileiq.capture.program import Watched
-from pytest_compileiq.capture.rank import RankedFunction, Shape
+from pytest_compileiq.capture.rank import Compared, RankedFunction, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity

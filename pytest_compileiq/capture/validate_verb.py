@@ -13,9 +13,8 @@ from typing import Any
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, Kernel
-from pytest_compileiq.capture.in_place import InPlace
-from pytest_compileiq.capture.in_place_report import record_lines, standing_text
-from pytest_compileiq.capture.in_place_verdict import (
+from pytest_compileiq.capture.in_place import (
+    InPlace,
     is_against,
     is_of_calls,
     least_in_place,
@@ -24,9 +23,9 @@ from pytest_compileiq.capture.in_place_verdict import (
     slower_in,
     wrong_in,
 )
+from pytest_compileiq.capture.in_place_report import record_lines, standing_text
 from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
-from pytest_compileiq.capture.program_output import Run, runner, same_output
-from pytest_compileiq.capture.validate import Asked, TunedKernel, record_of, routing
+from pytest_compileiq.capture.validate import Asked, Run, TunedKernel, record_of, routing, runner, same_output
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of

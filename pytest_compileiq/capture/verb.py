@@ -179,9 +179,9 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
 
 def _check(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.bundle import Bundle
-    from pytest_compileiq.capture.check import captured_kernels, compared
     from pytest_compileiq.capture.launches_verb import check_launches, holds_launches_alone, read_launches
     from pytest_compileiq.capture.program import watch
+    from pytest_compileiq.capture.rank import captured_kernels, compared
     from pytest_compileiq.capture.report import check_lines
 
     program = _program(options)
@@ -224,9 +224,9 @@ def _record(
     options: argparse.Namespace,
     extents: Mapping[str, str],
 ) -> None:
-    from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.launches_verb import record_launches
     from pytest_compileiq.capture.program import contents
+    from pytest_compileiq.capture.rank import kernels_of
     from pytest_compileiq.capture.report import bundle_lines, unrecorded_lines
     from pytest_compileiq.capture.toolchain.sources import Given
     from pytest_compileiq.capture.written_launch_tests import write_launched_tests

@@ -117,8 +117,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from pytest_compileiq.ship.in_use import read_counts, together
-    from pytest_compileiq.ship.triton_cache import verify_triton_cache
-    from pytest_compileiq.ship.verify import verdict, verify_files
+    from pytest_compileiq.ship.verify import verdict, verify_files, verify_triton_cache
 
     store = open_store(options)
     if options.triton_cache is not None:

@@ -10,10 +10,8 @@ from pytest_compileiq.engines.base import Brief, Engine
 from pytest_compileiq.engines.compileiq import CompileIQ
 from pytest_compileiq.engines.foreign import foreign
 from pytest_compileiq.engines.ga import Ga
-from pytest_compileiq.engines.grid import Grid
 from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
-from pytest_compileiq.engines.pack import Pack
-from pytest_compileiq.engines.random import RandomSearch
+from pytest_compileiq.engines.simple import Grid, Pack, RandomSearch
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.history.from_git import Committed
-from pytest_compileiq.history.observation import Sighting, seconds_of
+from pytest_compileiq.history.records import Sighting, seconds_of
+from pytest_compileiq.history.sources import Committed
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.rules.ends import ends_by_successor, goes_on, proof_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from pytest_compileiq.history.lifetimes import Lifetime
-from pytest_compileiq.history.observation import date_of
+from pytest_compileiq.history.records import date_of
 from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.spelling import quantity

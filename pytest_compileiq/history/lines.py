@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pytest_compileiq.errors import EnvironmentFault, NotAsked
-from pytest_compileiq.history.archive import Archive
-from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
 from pytest_compileiq.history.lifetimes import Lifetime, lifetimes_of
-from pytest_compileiq.history.moves import Move, moves_of
-from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.history.records import Archive, Observation
+from pytest_compileiq.history.shifts import Move, moves_of
+from pytest_compileiq.history.sources import Committed, committed_in, proofs_in
 from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
 from pytest_compileiq.rooms import HISTORY_DIRECTORY

@@ -8,9 +8,22 @@ from dataclasses import dataclass
 from pytest_compileiq.history.lines import Line
 from pytest_compileiq.history.report import move_text, summary_of
 from pytest_compileiq.report.html.charts import ARMS, MAX_POINTS, all_drawable
-from pytest_compileiq.report.html.drawing import LEFT, RIGHT, WIDTH, Chart, drawing, label, pixels, y_axis
+from pytest_compileiq.report.html.drawing import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Chart,
+    Scale,
+    Unit,
+    drawing,
+    label,
+    limits_within,
+    percent_off,
+    pixels,
+    unit_for,
+    y_axis,
+)
 from pytest_compileiq.report.html.markup import Html, tag
-from pytest_compileiq.report.html.scale import Scale, Unit, limits_within, percent_off, unit_for
 from pytest_compileiq.spelling import quantity
 
 

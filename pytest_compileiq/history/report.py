@@ -9,11 +9,10 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from pytest_compileiq.history.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.history.lifetimes import Lifetime
 from pytest_compileiq.history.lifetimes_report import lifetime_lines, lifetime_values
 from pytest_compileiq.history.lines import Line
-from pytest_compileiq.history.moves import Move, share_of
+from pytest_compileiq.history.shifts import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE, Move, share_of
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
 from pytest_compileiq.spelling import quantity

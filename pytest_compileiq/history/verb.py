@@ -12,7 +12,7 @@ from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.history.archive import Archive
+    from pytest_compileiq.history.records import Archive
 
 _ADD = "add"
 
@@ -42,13 +42,13 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _archive(options: argparse.Namespace) -> Archive:
-    from pytest_compileiq.history.archive import Archive
+    from pytest_compileiq.history.records import Archive
 
     return Archive(options.history_dir or store_root(options).parent / HISTORY_DIRECTORY)
 
 
 def _add(archive: Archive, reports: list[Path]) -> int:
-    from pytest_compileiq.history.from_report import records_in
+    from pytest_compileiq.history.sources import records_in
 
     if not reports:
         raise UserError("acf history add: expected REPORT..., which pytest --acf-report=report.json writes")

@@ -11,8 +11,7 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Arm, ControlsFile, SampleRow
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.blocks import plan_of
-from pytest_compileiq.proof.deal import Deal
+from pytest_compileiq.proof.blocks import Deal, plan_of
 from pytest_compileiq.proof.prove import noise_of
 from pytest_compileiq.rules.claims import expected_of
 from pytest_compileiq.rules.comparison import Analysis

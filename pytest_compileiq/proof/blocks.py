@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -13,11 +14,35 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import Arm, ControlsFile
 from pytest_compileiq.proof.claims import Finalist
-from pytest_compileiq.proof.deal import Deal
-from pytest_compileiq.rules.gate import PROCESS_EVERY_S, QUADS, SAMPLES
+from pytest_compileiq.rules.gate import LOOKS, PROCESS_EVERY_S, QUADS, SAMPLES
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.sampler import BlockPlan, plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
+
+
+@dataclass(frozen=True)
+class Deal:
+    """One process of a proof, for one block: permuted blocks (Matts and Lachin, Controlled Clinical Trials 9, 1988).
+
+    Attributes:
+        seed: of the proof, on record.
+        number: of the process.
+        devices: how many the processes are spread over: each has a design of its own.
+        of: the block, so that the blocks of one process are dealt apart.
+    """
+
+    seed: int
+    number: int
+    devices: int = 1
+    of: str = ""
+
+    def half(self, what: str) -> bool:
+        """Whether the process is among the half of its eight that are dealt ``what``."""
+        turn, device = divmod(self.number, self.devices)
+        eight, place = divmod(turn, LOOKS[0])
+        dealt = [True, False] * (LOOKS[0] // 2)
+        Random(f"{self.seed} {self.of} {what} {device} {eight}").shuffle(dealt)
+        return dealt[place]
 
 
 class Unprovable(TuneFailed):

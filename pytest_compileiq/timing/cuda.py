@@ -14,10 +14,9 @@ from pytest_compileiq.model import L2, Conditions
 from pytest_compileiq.timing.base import Device, SingleCalls, StoreLimit
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
 from pytest_compileiq.timing.cuda_driver import Driver
-from pytest_compileiq.timing.cuda_graph import capture
 from pytest_compileiq.timing.flip import Flip
 from pytest_compileiq.timing.l2_cache import L2Cache
-from pytest_compileiq.timing.launching import Launching
+from pytest_compileiq.timing.launching import Launching, capture
 from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 
 Call = Callable[[], object]

@@ -16,16 +16,11 @@ from itertools import islice
 import numpy as np
 
 from pytest_compileiq.engines.base import Brief, Outlook, Told, no_option
-from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
-from pytest_compileiq.engines.ga.feasibility import Feasibility
-from pytest_compileiq.engines.ga.history import KEPT, History
-from pytest_compileiq.engines.ga.marginals import Marginals
-from pytest_compileiq.engines.ga.points import PointSpace
+from pytest_compileiq.engines.ga.gaussian_process import Located, Surrogate, expected_improvement
+from pytest_compileiq.engines.ga.points import Encoding, Floats, Points, PointSpace, crossover, mutate, neighbours
 from pytest_compileiq.engines.ga.portfolio import portfolio_of
-from pytest_compileiq.engines.ga.process import Located, expected_improvement
+from pytest_compileiq.engines.ga.ranking import KEPT, Feasibility, History, Marginals
 from pytest_compileiq.engines.ga.sameness import Known, Sameness
-from pytest_compileiq.engines.ga.surrogate import Surrogate
-from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_compileiq.engines.ga.encoding import Floats, Points
+from pytest_compileiq.engines.ga.points import Floats, Points
 
 _PAIRED = 100  # points whose pairs are learned from
 _STEPS = 30

@@ -9,30 +9,28 @@ from dataclasses import dataclass
 
 from pytest_compileiq.model import Arm
 from pytest_compileiq.report.html.drawing import (
+    DRAWABLE,
     LEFT,
     RIGHT,
     WIDTH,
     Chart,
+    Scale,
+    Unit,
     dotted,
+    drawable,
     drawing,
     label,
+    limits_by_fences,
+    limits_within,
+    padded,
+    percent_off,
     pixels,
+    unit_for,
     with_unit,
     x_axis,
     y_axis,
 )
 from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.report.html.scale import (
-    DRAWABLE,
-    Scale,
-    Unit,
-    drawable,
-    limits_by_fences,
-    limits_within,
-    padded,
-    percent_off,
-    unit_for,
-)
 from pytest_compileiq.rules.slots import quantile
 
 ARMS: tuple[Arm, ...] = ("baseline", "tuned")

@@ -12,9 +12,8 @@ from pytest_compileiq.report.checks import count_text
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.html.charts import convergence, distribution, front, interval, run_order
-from pytest_compileiq.report.html.drawing import Chart
+from pytest_compileiq.report.html.drawing import Chart, unit_for
 from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
 from pytest_compileiq.report.kept_controls import (
     attribution_text,

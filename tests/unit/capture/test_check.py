@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytest_compileiq.capture.bundle import SCHEMA, Kernel, KernelShape, UnrecordedShape
-from pytest_compileiq.capture.check import Compared, compared
 from pytest_compileiq.capture.program import Calls, Watched
+from pytest_compileiq.capture.rank import Compared, compared
 
 Shapes = dict[tuple[int | str, ...], int]
 

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.capture.in_place import DiffersInPlace, Gain, InPlace, WorkloadInPlace
-from pytest_compileiq.capture.in_place_verdict import (
+from pytest_compileiq.capture.in_place import (
     FEWEST_PAIRS,
+    DiffersInPlace,
+    Gain,
+    InPlace,
+    WorkloadInPlace,
     gain_of,
     is_against,
     is_allowed,

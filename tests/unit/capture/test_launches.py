@@ -7,8 +7,16 @@ import json
 import pytest
 
 from pytest_compileiq.capture.bundle_launches import Launch, Ptx
-from pytest_compileiq.capture.launch_check import compared
-from pytest_compileiq.capture.launches import NOTHING, Account, Compiled, named, ranked, read_account, that_lead
+from pytest_compileiq.capture.launches import (
+    NOTHING,
+    Account,
+    Compiled,
+    compared,
+    named,
+    ranked,
+    read_account,
+    that_lead,
+)
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
 
 DIGESTS = {letter: letter * 64 for letter in "abc"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.engines.base import Brief
-from pytest_compileiq.engines.grid import MOST_POINTS
 from pytest_compileiq.engines.registry import BUILT_IN, choose, make
+from pytest_compileiq.engines.simple import MOST_POINTS
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import PtxasSearchSpace, Space, literal

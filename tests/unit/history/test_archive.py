@@ -7,10 +7,9 @@ import json
 import pytest
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history import archive
-from pytest_compileiq.history.archive import Archive
+from pytest_compileiq.history import records as archive
 from pytest_compileiq.history.lines import lines_of
-from pytest_compileiq.history.observation import Observation, Sighting
+from pytest_compileiq.history.records import Archive, Observation, Sighting
 
 
 def observation(**changes) -> Observation:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_compileiq.history.change_points import _axes, _by_split, change_points, steps
+from pytest_compileiq.history.shifts import _axes, _by_split, change_points, steps
 
 BEFORE, AFTER = 60, 5
 

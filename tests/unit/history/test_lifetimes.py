@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from pytest_compileiq.history.from_git import Committed
 from pytest_compileiq.history.lifetimes import lifetimes_of
-from pytest_compileiq.history.observation import Sighting
+from pytest_compileiq.history.records import Sighting
+from pytest_compileiq.history.sources import Committed
 from pytest_compileiq.review.snapshots import Version
 from pytest_compileiq.rules.ends import proof_of
 from tests.unit.artifacts import TARGET, make_artifact, measured_claim

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_compileiq.history.moves import Run, moves_of
+from pytest_compileiq.history.shifts import Run, moves_of
 
 RUN = Run(1.0, 0.5, "b", "t", "gcc 12", "550", "Linux 6.1")
 AT = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.proof.deal import Deal
+from pytest_compileiq.proof.blocks import Deal
 
 
 @pytest.mark.parametrize("devices", [1, 2])

@@ -16,7 +16,7 @@ from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.engines.random import RandomSearch
+from pytest_compileiq.engines.simple import RandomSearch
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal_file import open_journal

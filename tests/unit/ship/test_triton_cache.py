@@ -7,9 +7,8 @@ import pytest
 from pytest_compileiq.artifact import StoredCompiler
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.proven_code import CodePair, StoredCode
-from pytest_compileiq.ship import triton_cache
-from pytest_compileiq.ship.triton_cache import verify_triton_cache
-from pytest_compileiq.ship.verify import Match, verdict
+from pytest_compileiq.ship import verify as triton_cache
+from pytest_compileiq.ship.verify import Match, verdict, verify_triton_cache
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import Contents, Kernel
 from tests.unit.artifacts import CONTROLS, make_artifact

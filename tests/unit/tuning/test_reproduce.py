@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.tuning.reproduce import lay_out
+from pytest_compileiq.tuning.baseline import lay_out
 
 
 @pytest.fixture

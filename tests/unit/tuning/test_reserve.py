@@ -10,7 +10,7 @@ from pytest_compileiq.model import Workload
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, PROCESS_EVERY_S
 from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF
 from pytest_compileiq.testing.fakes import fake_settings
-from pytest_compileiq.tuning.reserve import closing_seconds
+from pytest_compileiq.tuning.night_budget import closing_seconds
 
 SEARCH_S = 400.0
 

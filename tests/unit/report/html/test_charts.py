@@ -18,7 +18,7 @@ from pytest_compileiq.report.html.charts import (
     interval_domain,
     run_order,
 )
-from pytest_compileiq.report.html.scale import Scale, Unit, padded, unit_for
+from pytest_compileiq.report.html.drawing import Scale, Unit, padded, unit_for
 from pytest_compileiq.rules.slots import quantile
 from tests.unit.report.pages import make_slots
 

@@ -7,7 +7,7 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.tuning.reproduce import lay_out
+from pytest_compileiq.tuning.baseline import lay_out
 
 NATIVE = Cc("k.c", flags="-O2 -march=native")
 
