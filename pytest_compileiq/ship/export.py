@@ -18,10 +18,9 @@ from pytest_compileiq.ship.flags import held_controls, plain, rootdir_of, words_
 from pytest_compileiq.store.status import read_source, why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
+from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.macros import params_of
 from pytest_compileiq.toolchains.params.lines import read_line
-from pytest_compileiq.toolchains.triton.values import launch_params
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def export_runtime(
                 files[sha256_hex(data)] = data
                 entries.append(_entry(name, artifact))
                 applied.append(f"{name} ({target})")
-            elif artifact.compiler.name not in ("nvcc", "ptxas", "triton"):
+            elif not deploy(artifact).is_jit:
                 left_out.append(f"{name} ({target}): no JIT compiles with {artifact.compiler.name}; see acf flags")
             else:
                 files[sha256_hex(data)] = data
@@ -139,15 +138,13 @@ def _params(artifact: Artifact, knobs: Knobs) -> dict[str, Any]:
     Raises:
         StoreError: the defaults are not as a tuning records them.
     """
-    if artifact.compiler.name == "triton":
-        return launch_params(knobs)
     defaults = {} if artifact.compiler.compiles else dict(map(read_line, artifact.compiler.command[1:]))
-    return defaults | params_of(knobs)
+    return {**defaults, **deploy(artifact).params(knobs)}
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:
     """Digests of the PTX that is known to compile to this artifact's machine code."""
-    if artifact.compiler.name == "ptxas":
+    if deploy(artifact).reads_ptx:
         return {_ptx_digest(inside(root, source)) for source in artifact.fingerprint.sources}
     only_options = artifact.controls is not None and all(knob.startswith("-") for knob in artifact.controls.knobs)
     known: set[str] = set()

@@ -27,9 +27,9 @@ from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
-from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
 from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list
 
@@ -97,7 +97,7 @@ def fragment(
             f"{name} is given to no compiler: its program reads it, from acf export --runtime DIR or from "
             f"acf show {name} --format json"
         )
-    if artifact.compiler.name == "triton":
+    if deploy(artifact).at_launch:
         raise UserError(f"{name} is compiled by Triton, which takes its controls at launch: acf export --runtime DIR")
     if artifact.outcome == "baseline":
         note = f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
@@ -111,8 +111,8 @@ def fragment(
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
     path = str(reads[1])
-    if artifact.compiler.name == "nvcc" and artifact.controls.kind == "blob":
-        plain(path)  # nvcc splits what it hands to ptxas, however it is quoted
+    if deploy(artifact).splits_words and artifact.controls.kind == "blob":
+        plain(path)
     if harmless(path) != path:
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
     held_controls(store, name, artifact, named)
@@ -148,12 +148,7 @@ def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
         raise UserError(
             f"{name} is made by {compiler.name}: its knobs are in acf show {name}, for its own command line"
         )
-    if compiler.name in ("gcc", "clang"):
-        return (f"@{path}",)
-    by_nvcc = compiler.name == "nvcc"
-    before = "-Xptxas=" if by_nvcc and "--controls=nvcc" not in compiler.command else ""
-    applied = (f"{before}--apply-controls={path}",) if controls.kind == "blob" else ()
-    return (*applied, *(NVCC if by_nvcc else PTXAS).text(controls.knobs).splitlines())
+    return deploy(artifact).words(compiler.command, controls.kind, controls.knobs, path)
 
 
 def depfile(target: str, reads: Sequence[Path]) -> str:
@@ -269,7 +264,7 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
     proven = artifact.compiler
     if _without_name(proven.build) != _without_name(here.build):
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
-    if Target(artifact.target).line.startswith("nvcc") and not architectures:
+    if deploy(artifact).is_for_several and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
     if beyond := listed(recorded_neighbours(artifact), MOST_NAMED):
         notes.append(f"{name} also changes: {beyond}, not exercised by its test")

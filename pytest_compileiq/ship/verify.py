@@ -19,6 +19,7 @@ from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.in_use import told_of
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
 _MOST_LISTED = 10  # functions listed in one sentence
@@ -254,7 +255,7 @@ def _renamed(artifact: Artifact, held: frozenset[str]) -> _Renamed:
 
 def _is_host_library(artifact: Artifact) -> bool:
     """Whether the artifact records a digest for each host function; for a program it records one for all the code."""
-    return artifact.compiler.name in ("gcc", "clang") and "-shared" in artifact.compiler.command
+    return deploy(artifact).objects == "each function" and "-shared" in artifact.compiler.command
 
 
 # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -297,9 +298,7 @@ def verify_triton_cache(
     paths = sorted(cache.rglob("*.cubin"))
     contents = read_binaries(paths) if paths else Contents(unreadable=(f"{cache} holds no cubin",))
     artifacts = {
-        key: artifact
-        for key, artifact in artifacts_of(store, names).items()
-        if artifact.compiler.name in ("triton", "ptxas")
+        key: artifact for key, artifact in artifacts_of(store, names).items() if deploy(artifact).caches_cubins
     }
     verified = compare(contents, artifacts, str(cache), bool(names))
     lines = [*verified.lines, *_tally(cache, verified)]

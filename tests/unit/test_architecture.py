@@ -156,6 +156,25 @@ def test_every_module_that_rooms_names_is_in_a_room_that_the_core_does_not_know(
     assert {name.partition(".")[0] for name in named} == set(APART)
 
 
+COMPILERS = {"gcc", "clang", "gfortran", "nvcc", "ptxas", "triton"}
+# Beside toolchains: the doctor lists installed compilers, others write tests for them; and rules, which import no
+# toolchain, learn from an artifact that nvcc's host code is no function.
+KNOW_COMPILERS = ("toolchains/", "cli/doctor.py", "cli/kernels.py", "cli/first_", "capture/", "artifact.py")
+
+
+def test_what_a_compiler_is_called_decides_nothing_outside_its_toolchain():
+    """What depends on it is a field of ``Builder``, or of ``toolchains.deployment.Deployment``."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in FILES
+        if not path.relative_to(PACKAGE).as_posix().startswith(KNOW_COMPILERS)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(part, ast.Constant) and part.value in COMPILERS for part in ast.walk(node))
+    ]
+    assert not found
+
+
 def test_a_module_fits_in_the_head():
     lines = {path.relative_to(PACKAGE): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert not {path: count for path, count in lines.items() if count > (230 if path.name == "plugin.py" else 400)}

@@ -1,0 +1,65 @@
+"""How controls of each compiler get into a product: by a build's command, by a JIT, or by a program that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.model import Knobs
+from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, CudaOptions
+from pytest_compileiq.toolchains.triton.values import launch_params
+
+
+class Deployment(Struct, frozen=True):
+    """How one compiler takes controls outside of a test.
+
+    Attributes:
+        options: its list where an ACF is one option and the rest others; None where it reads all from a file.
+        is_jit: programs compile with it as they run.
+        at_launch: it has no command line: a launch gives it its controls.
+        reads_ptx: its sources are PTX, which a JIT makes as well.
+        caches_cubins: a JIT keeps its output in files.
+        splits_words: it splits what it hands on, however that is quoted.
+        is_for_several: one command of it may compile for several architectures.
+        objects: of the digests that its artifacts record, "device code" or "each function" of a shared library.
+    """
+
+    options: CudaOptions | None = None
+    is_jit: bool = False
+    at_launch: bool = False
+    reads_ptx: bool = False
+    caches_cubins: bool = False
+    splits_words: bool = False
+    is_for_several: bool = False
+    objects: Literal["device code", "each function"] = "device code"
+
+    def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str) -> tuple[str, ...]:
+        """The options that apply controls, a file at ``path``, behind ``command``."""
+        if self.options is None:
+            return (f"@{path}",)
+        handed_on = "-Xptxas=" if self.splits_words and "--controls=nvcc" not in command else ""
+        applied = (f"{handed_on}--apply-controls={path}",) if kind == "blob" else ()
+        return (*applied, *self.options.text(knobs).splitlines())
+
+    def params(self, knobs: Knobs) -> Mapping[str, object]:
+        """What a launch or a program is given beside the options."""
+        return launch_params(knobs) if self.at_launch else params_of(knobs)
+
+
+_HOST = Deployment(objects="each function")
+_BY_COMPILER = {
+    "gcc": _HOST,
+    "clang": _HOST,
+    "nvcc": Deployment(NVCC, is_jit=True, splits_words=True, is_for_several=True),
+    "ptxas": Deployment(PTXAS, is_jit=True, reads_ptx=True, caches_cubins=True),
+    "triton": Deployment(PTXAS, is_jit=True, at_launch=True, caches_cubins=True),
+}
+
+
+def deploy(artifact: Artifact) -> Deployment:
+    """How the controls of ``artifact`` get into a product; of a third-party compiler nothing is known."""
+    return _BY_COMPILER.get(artifact.compiler.name, Deployment())
