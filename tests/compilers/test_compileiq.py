@@ -41,6 +41,7 @@ def test_compileiq_draws_from_the_space_takes_scores_and_failures_and_goes_on(sp
         assert len({candidate.blob for candidate in seen}) > 10
 
 
+@pytest.mark.slow
 @needs.search_spaces
 def test_compileiq_takes_several_objectives():
     engine = make("compileiq", Brief(OPAQUE, 1, n_objectives=2))
@@ -63,6 +64,7 @@ def test_compileiq_s_options_are_checked(options):
         make("compileiq", Brief(OPAQUE, 1, options=options))
 
 
+@pytest.mark.slow
 def test_draws_outside_of_where_are_never_given_and_a_checkpoint_goes_on_where_it_was():
     brief = Brief(SLIVER_SPACE, 1, options={"pool_size": 6})
     engine = make("compileiq", brief)

@@ -436,6 +436,7 @@ def test_a_fingerprint_that_names_what_no_project_has_reads_nothing_and_fails_no
         assert "k blob" in warning and "passwd" not in warning
 
 
+@pytest.mark.slow
 def test_a_tuning_looks_at_what_the_fingerprint_covers_and_the_natural_order_leaves_nothing_to_warn_of(
     project, monkeypatch, diff, capsys
 ):

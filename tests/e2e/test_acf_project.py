@@ -244,6 +244,7 @@ def store(here):
     return store
 
 
+@pytest.mark.slow
 def test_prune_lists_what_no_test_claims_and_removes_it_when_told(store, capsys):
     assert main(["prune"]) == 0
     assert (

@@ -68,6 +68,7 @@ def tuned_elsewhere(_tuned_elsewhere_once, tmp_path) -> Project:
     return Project(tmp_path / "project")
 
 
+@pytest.mark.slow
 def test_code_for_another_processor_is_tuned_replayed_skipped_or_failed(tuned_elsewhere, foreign):
     (claim,) = tomllib.loads(tuned_elsewhere.one(f"acf/kernel/{foreign}-gcc*.toml").read_text())["claims"]
     assert claim["kind"] == "exact" and claim["tuned_value"] < claim["baseline_value"]
@@ -177,6 +178,7 @@ def test_a_build_that_reads_more_than_it_says_is_found_the_same_elsewhere(projec
     assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)
 
 
+@pytest.mark.slow
 def test_a_source_outside_rootdir_by_path_or_link_is_refused(tmp_path):
     """No acf command and no other clone would find it again; within the project a link is a source."""
     for place in ("common", "project/inner"):

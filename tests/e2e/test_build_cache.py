@@ -20,6 +20,8 @@ from pytest_compileiq.toolchains.cc.marker import Cc
 from tests.files import write_files
 from tests.projects import Project
 
+pytestmark = pytest.mark.slow
+
 FROM_THE_CACHE = "1 × same inputs as a build of 2"
 ANEW = "not built again: --acf-check=rebuild"
 
@@ -82,7 +84,6 @@ def test_a_damaged_entry_costs_a_build(filled):
     assert ANEW not in filled.pytest("--acf-check=replay", code=0)
 
 
-@pytest.mark.slow
 def test_a_rebuild_builds_all_and_names_what_differs(filled):
     assert ANEW not in filled.pytest("--acf-check=rebuild", code=0)
     cache = BuildCache(filled.root)

@@ -99,6 +99,7 @@ def test_sort(acf, out):
 """
 
 
+@pytest.mark.slow
 def test_each_bad_kernel_is_caught_or_named(project):
     made = project({**naming("-ffast-math"), "bad.c": BAD_C, "sort.c": SORT_C, "test_bad.py": BAD_PY})
     output = made.pytest("--tune", "--tune-budget=1", code=1)
@@ -230,6 +231,7 @@ def test_k(acf):
 TOTAL_C = "int total(int n) { int sum = 0; for (int i = 1; i <= n; i++) sum += i * i; return sum; }\n"
 
 
+@pytest.mark.slow
 def test_assertions_that_are_off_neither_tune_nor_prove(tmp_path, monkeypatch):
     project = make_project(tmp_path, {"checks.py": SAME_PY, "test_k.py": TEST_SAME_PY, "k.c": TOTAL_C})
     search = ("--tune", "--tune-budget=3", "--tune-seed=1")

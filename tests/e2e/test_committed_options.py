@@ -234,6 +234,7 @@ def test_another_store_is_held_to_the_settings_of_its_own_project(sized, acf, tm
     assert code == 1 and "acf_options = -fno-ident" in output
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_options_of_ptxas_beyond_its_space_take_the_maintainers_word(project):
     test = TEST_PY.replace("Cc", "Nvcc").replace('"kernel.c", flags="-O3"', '"kernel.cu", arch="sm_90a"')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from pytest_compileiq.rules.ends import proof_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
@@ -22,6 +24,7 @@ def test_k(acf):
 """
 
 
+@pytest.mark.slow
 @needs.ptxas
 def test_digests_of_a_former_format_hold_and_are_renewed_once(tmp_path):
     project = make_project(tmp_path / "project", {"k.ptx": HEAD + SMALL, "test_k.py": TEST_PY})

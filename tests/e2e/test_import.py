@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from pytest_compileiq.store.ptx_anneal import ptx_hash
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
@@ -22,6 +24,7 @@ def test_attention(acf):
 """
 
 
+@pytest.mark.slow
 @needs.nvcc
 @needs.ptxas
 def test_a_neighbours_acf_is_tried_proven_and_stored_as_what_was_measured_here(tmp_path):

@@ -25,6 +25,7 @@ def test_first(acf):
 """
 
 
+@pytest.mark.slow
 def test_a_library_whose_neighbours_void_the_candidates_ends_early_and_is_not_stored_as_a_baseline(project):
     made = project({"library.c": LIBRARY_C, "test_library.py": LIBRARY_PY})
     output = made.pytest("--tune", "--tune-budget=100", code=1)

@@ -30,6 +30,7 @@ def two_objectives(tmp_path: Path, _tuned_for_two: Path) -> Project:
     return Project(shutil.copytree(_tuned_for_two, tmp_path / "project"))
 
 
+@pytest.mark.slow
 def test_a_retired_artifact_builds_the_baseline_and_its_code_is_never_proposed_again(two_objectives):
     made = two_objectives
     before = artifact(made)
@@ -46,6 +47,7 @@ def test_a_retired_artifact_builds_the_baseline_and_its_code_is_never_proposed_a
     assert after["code"]["total"].get("tuned") != before["code"]["total"]["tuned"]
 
 
+@pytest.mark.slow
 def test_stale_only_skips_what_holds_and_what_is_new_and_takes_what_is_stale(two_objectives):
     made = two_objectives
     output = made.pytest("--tune", "--tune-stale-only", "-rs", code=0)

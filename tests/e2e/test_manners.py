@@ -257,6 +257,7 @@ def test_without_git_a_stale_artifact_is_named_without_commits(with_stale, tmp_p
     assert "1 stale" in output and "2 proven" in output and "since then" not in output
 
 
+@pytest.mark.slow
 def test_a_shallow_clone_checks_what_it_has_and_names_no_commit_that_it_lacks(scratch, tmp_path):
     git(scratch, "init", "-q")
     git(scratch, "add", ".")

@@ -41,6 +41,7 @@ UNSEEN = {
 }
 
 
+@pytest.mark.slow
 def test_a_test_that_is_not_seen_keeps_its_artifact_until_its_text_is_gone(tuned):
     fail = ("-o", "acf_orphans=fail")
     for text in UNSEEN.values():
@@ -75,6 +76,7 @@ class TestSum:
 """
 
 
+@pytest.mark.slow
 def test_a_moved_or_renamed_test_is_told_to_keep_its_artifact_and_keeps_it(tmp_path):
     helper = "def built(acf, buffer):\n    acf.build()\n    assert buffer == 3\n"
     conftest = "import pytest\n\n@pytest.fixture\ndef buffer():\n    return 3\n"

@@ -53,7 +53,7 @@ def test_readme_five_minutes_happen_as_shown(tmp_path, installed):
     ("kernel", "options"),
     [
         pytest.param("saxpy.c", [], marks=pytest.mark.slow),
-        pytest.param("stencil.cu", ["--tune-jobs=1"], marks=needs.nvcc),
+        pytest.param("stencil.cu", ["--tune-jobs=1"], marks=[needs.nvcc, pytest.mark.slow]),
     ],
 )
 def test_readme_kernel_of_your_own_is_tuned(kernel, options, tmp_path, installed):

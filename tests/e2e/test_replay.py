@@ -106,6 +106,7 @@ def test_kernel(acf):
 """
 
 
+@pytest.mark.slow
 def test_what_another_machine_chose_is_no_device_here_and_what_the_test_no_longer_asks_for_is_stale(project):
     made = project({"kernel.c": SUM_C, "test_kernel.py": NATIVE_PY})
     made.pytest("--tune", "--tune-budget=2", code=0)

@@ -141,6 +141,7 @@ def test_a_draw_on_which_the_baseline_fails_is_unusable_and_tells_what_is_left(s
     assert "every compared output has the baseline's bits" in _tuned[1]
 
 
+@pytest.mark.slow
 def test_a_normal_run_draws_what_the_search_drew_and_one_draw_can_be_repeated(stressed):
     stressed.pytest(code=0)
     assert "both arms hold on draw 3" in stressed.pytest("test_k.py::test_kahan", "--tune-draw=3", code=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
+import pytest
+
 from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
 from tests.projects import naming
 
@@ -123,6 +125,7 @@ def test_kernel(acf):
 """
 
 
+@pytest.mark.slow
 def test_a_healthy_incumbent_is_replaced_only_when_beaten(project):
     """In bytes, so that which is better is no matter of noise."""
     made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": SMALLEST_PY.replace("SIZES", "[2]")})

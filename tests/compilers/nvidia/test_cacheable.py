@@ -208,6 +208,7 @@ def test_a_script_in_place_of_nvcc_is_not_modelled(root):
         wrapped.cacheable(None).inputs()
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_a_header_that_changed_after_the_cache_was_asked_is_built_and_not_kept(root):
     """The build's own text is compared: times and directories would miss one that comes and goes."""

@@ -187,6 +187,7 @@ def test_builds_together_begin_with_ptxas_and_are_what_each_is_alone(tmp_path, t
     assert shortened == {"4", "5"}
 
 
+@pytest.mark.slow
 @needs.nvcc
 def test_what_ptxas_refuses_or_takes_too_long_for_is_told_alike(project, tmp_path):
     nvcc = builder(project)
@@ -276,6 +277,7 @@ def test_a_macros_value_is_one_text_with_its_commas(tmp_path):
         builder(root, flags="-O3", defines={"WORDS": r'"a\nb"'})
 
 
+@pytest.mark.slow
 def test_a_macros_value_takes_the_baselines_place_and_decides_what_is_read(tmp_path):
     text = """\
 #if WIDTH == 4

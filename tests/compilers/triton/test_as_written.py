@@ -140,6 +140,7 @@ def build(tmp_path):
     return build
 
 
+@pytest.mark.slow
 def test_autotune_s_configs_are_a_space_and_the_first_is_the_baseline_and_both_say_so(project, build):
     triton = builder(project)
     (gene,) = triton.spaces["autotune"]().genes
@@ -328,6 +329,7 @@ def test_torch_is_asked_what_the_target_does_not_decide_and_the_target_the_rest(
     assert not [remark for remark in triton.remarks(built) if "stand-in" in remark or "answered" in remark]
 
 
+@pytest.mark.slow
 def test_a_file_that_asks_for_the_gpu_s_name_is_told_the_marker_s_and_refused_without(asking, build):
     with pytest.raises(BuildError, match=r"get_device_name\(…\), which only a GPU can answer: name .* device='NVIDIA"):
         build(asking(BY_NAME, NO_DRIVER))

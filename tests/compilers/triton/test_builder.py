@@ -147,6 +147,7 @@ def test_a_kernel_is_compiled_where_the_environment_has_kernels_interpreted(proj
         assert build(None, tmp_path / build.__name__, timeout_s=ENOUGH_S).code == compiled.code
 
 
+@pytest.mark.slow
 def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
     triton = builder(project)
     baseline = triton.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
@@ -162,6 +163,7 @@ def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
         triton.parse("options", b"num_warps=4\n", {"num_warps": 8})
 
 
+@pytest.mark.slow
 def test_an_integer_that_is_1_is_a_constant_of_the_code_as_the_jit_makes_it(project, tmp_path):
     def metrics(kernel: str, **stride: str) -> dict[str, int]:
         signature = {"out": "*fp32:16", "x": "*fp32:16", **stride, "n": "i32"}
