@@ -1,4 +1,4 @@
-"""The kernels that a program launched by Triton's JIT: read from its account, and ranked by launches.
+"""The kernels that a program launched by Triton's JIT: read from its account, ranked, held against an earlier capture.
 
 Nothing here knows how long a kernel takes: launches are asynchronous, and what the host sees of one is the launching.
 """

@@ -1,4 +1,4 @@
-"""Functions ranked by their share of a program's time, and each one's shapes."""
+"""Functions ranked by their share of a program's time, held against an earlier capture, and made ready to be stored."""
 
 from __future__ import annotations
 

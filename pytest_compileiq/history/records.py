@@ -1,4 +1,8 @@
-"""What was measured on one day, appended to a file a month."""
+"""What was measured on one day, appended to a file a month.
+
+Whatever is read is untrusted. The order of lines means nothing, and a line that is there twice counts once: so files
+that several devices appended to are merged by putting their lines together.
+"""
 
 from __future__ import annotations
 

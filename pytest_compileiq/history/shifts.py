@@ -1,4 +1,18 @@
-"""Level shifts of a series, and whose they are: the tuned arm's, the baseline's, both arms', the machine's."""
+"""Level shifts of a series, and whose they are: the tuned arm's, the baseline's, both arms', the machine's.
+
+A change point is looked for as Hawkins, Qiu and Kang do ("The changepoint model for statistical process control",
+J. Quality Technology 35, 2003): after every run, the split of the runs so far with the largest two-sample statistic is
+held to a limit that false alarms reach at a chosen rate; what was found stays found, and the search goes on behind it.
+Three things are added for two arms that were measured nested in one process, of which more is known than their times:
+
+- A change has a *shape*: the tuned arm alone, the baseline alone, or both alike. The statistic of a shape is Student's
+  t of its arm with the other one as covariate (analysis of covariance, Fisher 1932), which takes out what the arms
+  share: it is never less sensitive than the arm by itself, and than the ratio.
+- Where something is known to have changed (machine code, compiler, driver), one split is tested and not hundreds, so
+  far weaker evidence suffices.
+- A run that its neighbours do not bear out is no evidence of a new level (Hampel's identifier; Pearson, "Outliers in
+  process modeling and identification", IEEE Trans. Control Systems Technology 10, 2002).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Two arms compared as ratio or difference, and what one left-out control loses."""
+"""Two arms compared as ratio or difference, and what one left-out control loses.
+
+A ratio of numbers of which one may be zero or negative means nothing. Where such a value turns up, the arms are
+compared by their difference instead, as a share of the baseline's magnitude, so that thresholds keep their meaning: to
+first order both are the same number. What one analysis calls a step on its axis is called a gain everywhere else: 1 is
+none, 1.005 is better by half a per cent of the baseline, whichever analysis it comes from.
+
+Which analysis it is depends on all values of both arms together, never on which arm a value belongs to. So under equal
+arms the choice is the same however the arms are exchanged within quads, and the randomisation test, which conditions on
+the values, keeps its level (Lehmann and Romano, Testing Statistical Hypotheses, 2005, section 15.2).
+"""
 
 from __future__ import annotations
 

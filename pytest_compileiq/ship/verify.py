@@ -1,4 +1,4 @@
-"""Compares the machine code in built files with the digests that the artifacts recorded.
+"""Compares the machine code in built files, or in a JIT's cache, with the digests that the artifacts recorded.
 
 Every entry function that an artifact names is compared, in each of the artifact's architectures that the files hold.
 """

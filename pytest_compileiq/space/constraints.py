@@ -2,6 +2,11 @@
 
 A predicate is a function of a mapping of the knobs that are on. It is called with a mapping that answers what is
 decided and notes the first gene that it cannot answer, so that an enumeration decides only what a predicate reads.
+
+A box is a point decided in part, of which every completion is allowed. Deciding one gene after the other that the
+predicates read splits the space into boxes and what is refused; where that takes too many steps, random descents of
+the same tree estimate its size without bias (Knuth, "Estimating the efficiency of backtrack programs", Mathematics of
+Computation 29, 1975).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an artifact stands, as far as can be seen without its test: proven, not withdrawn, of sources as they are."""
+"""Whether an artifact stands, as far as can be seen without its test; and how it is retired, or promoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Options of compilers, and files that list them: which there are, what may be committed, and how it is written."""
+"""Options of compilers, and files that list them: which there are, what may be committed, and how it is written.
+
+A committed options file is untrusted, and an option's spelling does not tell what it does: many options weaken a
+hardening, change a calling convention or write a file. Only the maintainers can allow an option that the tool does not
+know, by ``acf_options`` in the project's settings. Nobody can allow one that runs programs, or reads or writes files.
+"""
 
 from __future__ import annotations
 

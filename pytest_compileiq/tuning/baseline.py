@@ -1,4 +1,8 @@
-"""Checks the baseline of a tuning before anything is searched."""
+"""Checks the baseline of a tuning before anything is searched: it builds, is right, and is the same built elsewhere.
+
+It is built from a view of the project in another place: what the compiler says it reads is copied there, and everything
+beside it is linked, so that a build that reads more than it says still finds it.
+"""
 
 from __future__ import annotations
 

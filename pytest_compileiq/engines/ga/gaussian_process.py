@@ -1,4 +1,8 @@
-"""A Gaussian process over weighted Hamming distances, and the improvement that it expects."""
+"""A Gaussian process over weighted Hamming distances, and the improvement that it expects.
+
+Rasmussen & Williams, Gaussian Processes for Machine Learning (2006): prediction eq. 2.25 and 2.26, evidence eq. 5.8 and
+its gradient 5.9. Expected improvement: Jones, Schonlau & Welch, J. Global Optimization 13 (1998), eq. 15.
+"""
 
 from __future__ import annotations
 

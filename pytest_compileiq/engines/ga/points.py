@@ -1,4 +1,10 @@
-"""Points of a space as arrays: encoded, crossed and mutated."""
+"""Points of a space as arrays: encoded, crossed and mutated.
+
+Points are encoded as binary features: a weighted Hamming distance costs one matrix product.
+
+A category is one-hot (two features differ, so each weighs a half); an ordinal is a thermometer of at most 16
+thresholds, so that near values are near; every gene that can be off has an on/off feature.
+"""
 
 from __future__ import annotations
 

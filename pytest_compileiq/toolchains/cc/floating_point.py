@@ -1,4 +1,13 @@
-"""What a source does with floating point that a compiler may be free to round in another way. Values alone."""
+"""What a source does with floating point that a compiler may be free to round in another way. Values alone.
+
+The functions of the maths library whose last bit a compiler may change: those that no library rounds correctly.
+
+gcc folds a call of constants with MPFR, which rounds correctly, clang with the library of the machine that compiles,
+and both write ``pow(x, 2.0)`` as ``x * x``. Which arguments are constants depends on inlining and unrolling, so that
+equal calls give different bits in two builds. Functions that are exact by definition (``sqrt``, ``fma``, ``floor``,
+``fmod``) are not here. ``fmax`` and ``fmin`` are: which zero they give of 0.0 and -0.0 is left open. GCC manual, "Other
+Built-in Functions Provided by GCC"; glibc manual, "Known Maximum Errors in Math Functions"; C11, F.10.9.2.
+"""
 
 from __future__ import annotations
 

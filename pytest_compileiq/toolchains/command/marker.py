@@ -1,4 +1,8 @@
-"""The marker's arguments for any compiler; ``pytest_compileiq.toolchains.command.builder`` implements them."""
+"""The marker's arguments for any compiler: commands with places for controls, whose values stay in their places.
+
+Words are split once, before any value is filled in, and no shell reads them. A value holds no slash, so it cannot name
+a file elsewhere. At the beginning of a word it is neither an option nor ``@file``, which many compilers expand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Entry functions by the names that people know them by: C++ and Fortran names without the compiler's mangling."""
+"""Entry functions by the names that people know them by: C++ and Fortran names without the compiler's mangling.
+
+Kernels of CUTLASS have symbols of 1500 characters, and GNU's demangler takes none of more than 1024; a stranger's
+symbol of 300 can stand for gigabytes. Itanium C++ ABI, section 5.1, "External Names (a.k.a. Mangling)".
+"""
 
 from __future__ import annotations
 

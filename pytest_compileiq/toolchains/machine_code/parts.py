@@ -1,4 +1,13 @@
-"""One digest of several parts."""
+"""Digests of several parts; and names of symbols without the location of their source.
+
+nvcc puts that location into names.
+
+A name that is private to its file (static, in an anonymous namespace, every inline variable of cuda::std) holds the
+file's *module id*, ``_2fb6db8a_5_cg_cu_7352d01d``: the CRC of the file's path, the length of its name, its name, and a
+tail that distinguishes it from namesakes. The tail is the file's first external name, or its CRC if it is longer than 8
+characters, or else ``-frandom-seed``; without either, a CRC and the id of the process that compiled the file. The
+layout was read from files that nvcc 13.3 writes.
+"""
 
 from __future__ import annotations
 

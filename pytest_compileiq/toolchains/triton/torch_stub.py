@@ -1,4 +1,8 @@
-"""torch's answers where a Triton kernel is defined, and how the slice of its file is loaded."""
+"""torch's answers where a Triton kernel is defined, and how the slice of its file is loaded.
+
+torch is the one package that Triton programs import and that compiling needs nothing of. It takes seconds to import,
+may not be installed, and knows the GPU of this machine, not the one that is compiled for.
+"""
 
 from __future__ import annotations
 
