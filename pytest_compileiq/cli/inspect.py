@@ -132,9 +132,9 @@ def _unheld(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> It
 
 
 def _recompute(path: Path, attribution: Attribution) -> None:
-    from pytest_compileiq.rules.comparison import recompute  # heavy: numpy
+    from pytest_compileiq.rules.comparison import recompute_attribution  # heavy: numpy
 
     try:
-        recompute(attribution)
+        recompute_attribution(attribution)
     except StoreError as error:
         raise StoreError(f"{path}: {error}") from error

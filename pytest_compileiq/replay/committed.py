@@ -278,9 +278,9 @@ class Integrity:
             direction = self.benchmark.direction(claim.objective)
             recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
         if artifact.attribution is not None:
-            from pytest_compileiq.rules import comparison as attribution  # as heavy
+            from pytest_compileiq.rules.comparison import recompute_attribution  # as heavy
 
-            attribution.recompute(artifact.attribution)
+            recompute_attribution(artifact.attribution)
 
     def renew(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> str:
         """Record the digests of this version where those of an earlier one name the same code: the end of a sentence.

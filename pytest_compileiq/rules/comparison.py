@@ -139,7 +139,7 @@ def effect(losses: Sequence[float], comparisons: int) -> Interval:
     return paired_interval(np.array(losses), ERROR / 2 / comparisons)
 
 
-def recompute(attribution: Attribution) -> None:
+def recompute_attribution(attribution: Attribution) -> None:
     """Repeat every interval from the recorded losses.
 
     Raises:

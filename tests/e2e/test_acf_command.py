@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_check_recomputes_every_claim_from_its_samples(tuned, capsys):
     path.write_text(path.read_text().replace("cohens_d = ", "cohens_d = 1"))
     assert main(arguments) == 1
     assert "cohens_d" in capsys.readouterr().out
+
+
+def test_check_recomputes_what_each_control_brings_from_its_losses(tmp_path, capsys):
+    committed = Path(__file__).parents[2] / "acf/histogram"
+    (path,) = Path(shutil.copytree(committed, tmp_path / "acf/histogram")).glob("*.toml")
+    arguments = ["--acf-dir", str(tmp_path / "acf"), "check"]
+    assert main(arguments) == 0
+    capsys.readouterr()
+    before, table, attribution = path.read_text().partition("[attribution]")
+    path.write_text(before + table + re.sub(r"(?<=\nloss = )1", "9", attribution, count=1))
+    assert main(arguments) == 1
+    assert f"{path.name}: the attribution of -O says 9." in capsys.readouterr().out
 
 
 def test_hostile_text_is_shown_and_not_obeyed(here, capsys):

@@ -13,7 +13,7 @@ from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.kept_controls import Attribution, Loss, Reduction, Without
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.kept_controls import attribution_text, reduction_text
-from pytest_compileiq.rules.comparison import effect, recompute
+from pytest_compileiq.rules.comparison import effect, recompute_attribution
 from pytest_compileiq.rules.diff import Side, compare
 from pytest_compileiq.store.metadata import parse, render
 from tests.unit.artifacts import TARGET, make_artifact
@@ -55,7 +55,7 @@ def test_all_intervals_of_a_table_hold_together_in_nineteen_of_twenty_tables():
 
 def test_what_is_stored_gives_the_same_intervals_again_and_a_changed_one_is_refused():
     entry = measured("-O", 0.4)
-    recompute(table(entry))
+    recompute_attribution(table(entry))
     for changes, comparisons in (
         ({"loss": 0.5}, 2),
         ({"high": entry.high + 1e-3}, 2),
@@ -63,9 +63,9 @@ def test_what_is_stored_gives_the_same_intervals_again_and_a_changed_one_is_refu
         ({}, 3),
     ):
         with pytest.raises(ClaimMismatch, match="the attribution of -O"):
-            recompute(table(entry.model_copy(update=changes), comparisons=comparisons))
+            recompute_attribution(table(entry.model_copy(update=changes), comparisons=comparisons))
     with pytest.raises(ClaimMismatch, match="corrects for 1 comparisons, and holds 2"):
-        recompute(table(entry, entry, comparisons=1))
+        recompute_attribution(table(entry, entry, comparisons=1))
 
 
 def test_an_attribution_of_what_the_controls_do_not_hold_is_an_error():
