@@ -111,7 +111,7 @@ def fragment(
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
     path = str(reads[1])
-    if deploy(artifact).splits_words and artifact.controls.kind == "blob":
+    if deploy(artifact).hands_on and artifact.controls.kind == "blob":
         plain(path)
     if harmless(path) != path:
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")

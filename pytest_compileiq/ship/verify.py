@@ -255,7 +255,7 @@ def _renamed(artifact: Artifact, held: frozenset[str]) -> _Renamed:
 
 def _is_host_library(artifact: Artifact) -> bool:
     """Whether the artifact records a digest for each host function; for a program it records one for all the code."""
-    return deploy(artifact).objects == "each function" and "-shared" in artifact.compiler.command
+    return deploy(artifact).records_functions and "-shared" in artifact.compiler.command
 
 
 # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from msgspec import Struct
 
@@ -23,9 +22,9 @@ class Deployment(Struct, frozen=True):
         at_launch: it has no command line: a launch gives it its controls.
         reads_ptx: its sources are PTX, which a JIT makes as well.
         caches_cubins: a JIT keeps its output in files.
-        splits_words: it splits what it hands on, however that is quoted.
+        hands_on: the option by which it gives ptxas another, split at blanks and commas however that is quoted.
         is_for_several: one command of it may compile for several architectures.
-        objects: of the digests that its artifacts record, "device code" or "each function" of a shared library.
+        records_functions: its artifacts hold a digest for each function of a shared library.
     """
 
     options: CudaOptions | None = None
@@ -33,16 +32,16 @@ class Deployment(Struct, frozen=True):
     at_launch: bool = False
     reads_ptx: bool = False
     caches_cubins: bool = False
-    splits_words: bool = False
+    hands_on: str = ""
     is_for_several: bool = False
-    objects: Literal["device code", "each function"] = "device code"
+    records_functions: bool = False
 
     def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str) -> tuple[str, ...]:
         """The options that apply controls, a file at ``path``, behind ``command``."""
         if self.options is None:
             return (f"@{path}",)
-        handed_on = "-Xptxas=" if self.splits_words and "--controls=nvcc" not in command else ""
-        applied = (f"{handed_on}--apply-controls={path}",) if kind == "blob" else ()
+        before = "" if "--controls=nvcc" in command else self.hands_on
+        applied = (f"{before}--apply-controls={path}",) if kind == "blob" else ()
         return (*applied, *self.options.text(knobs).splitlines())
 
     def params(self, knobs: Knobs) -> Mapping[str, object]:
@@ -50,11 +49,11 @@ class Deployment(Struct, frozen=True):
         return launch_params(knobs) if self.at_launch else params_of(knobs)
 
 
-_HOST = Deployment(objects="each function")
+_HOST = Deployment(records_functions=True)
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,
-    "nvcc": Deployment(NVCC, is_jit=True, splits_words=True, is_for_several=True),
+    "nvcc": Deployment(NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True),
     "ptxas": Deployment(PTXAS, is_jit=True, reads_ptx=True, caches_cubins=True),
     "triton": Deployment(PTXAS, is_jit=True, at_launch=True, caches_cubins=True),
 }

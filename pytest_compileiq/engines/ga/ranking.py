@@ -1,7 +1,6 @@
 """What a search has evaluated: its history, order and feasibility, and how often options are in what is good.
 
-How often each option of each gene occurs among the best, and how much more often than among the rest.
-
+Marginals tell how often each option of a gene occurs among the best, and how much more often than among the rest:
 Bergstra et al., "Algorithms for hyper-parameter optimization" (NIPS 2011), section 4: candidates are drawn from the
 density of the good points, and judged by its ratio to that of the others, each gene on its own.
 """

@@ -348,8 +348,8 @@ class CcBuilder(Builder):
         return code.entries
 
     def _digests(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> dict[str, str]:
-        own = self._reader.own(self._read(words, knobs))
-        return {name: sha256_hex(self._reader.content(name)) for name in sorted(own) if not is_installed(name)}
+        own = sorted(self._read(words, knobs).own)
+        return {name: sha256_hex(self._reader.content(name)) for name in own if not is_installed(name)}
 
     @cached_property
     def _reader(self) -> Reader:

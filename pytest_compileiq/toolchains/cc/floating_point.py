@@ -1,7 +1,6 @@
 """What a source does with floating point that a compiler may be free to round in another way. Values alone.
 
-The functions of the maths library whose last bit a compiler may change: those that no library rounds correctly.
-
+A compiler may change the last bit of functions of the maths library that no library rounds correctly.
 gcc folds a call of constants with MPFR, which rounds correctly, clang with the library of the machine that compiles,
 and both write ``pow(x, 2.0)`` as ``x * x``. Which arguments are constants depends on inlining and unrolling, so that
 equal calls give different bits in two builds. Functions that are exact by definition (``sqrt``, ``fma``, ``floor``,

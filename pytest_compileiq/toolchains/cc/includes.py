@@ -3,9 +3,8 @@
 Directives count wherever they stand, in comments and in branches that are not taken too. Text whose meaning a scan
 cannot know, such as a file's name that a macro makes, is refused.
 
-Which options of gcc the build cache models: only those whose effect on what is read is known.
-
-All others, such as ``-flto``, ``-Wl,…``, ``-B``, ``-specs=`` and ``-fplugin=``, make a build that is not cached.
+The build cache models the options of gcc whose effect on the files that are read is known. All others, such as
+``-flto``, ``-Wl,…``, ``-B``, ``-specs=`` and ``-fplugin=``, make a build that is not cached.
 """
 
 from __future__ import annotations

@@ -16,10 +16,15 @@ from pytest_compileiq.toolchains.make_rules import preprocessed
 
 
 class Read(Struct, frozen=True):
-    """Files by the names that the compiler gives them: all, and those that are no system headers."""
+    """What some compilations read.
+
+    Attributes:
+        everything: files, by the names that the compiler gives them.
+        own: relative to rootdir all that lies inside it; and of what lies outside, what is no system header.
+    """
 
     everything: frozenset[str]
-    not_system: frozenset[str]
+    own: frozenset[str]
 
 
 class Reader(Struct, frozen=True):
@@ -41,17 +46,12 @@ class Reader(Struct, frozen=True):
         Raises:
             BuildError: the compiler refuses a source, or a file cannot be read.
         """
-        read = Read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
-        if not any(may_branch_by_pragma(self.content(name)) for name in self.own(read)):
+        read = self._read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
+        if not any(may_branch_by_pragma(self.content(name)) for name in read.own):
             return read
         # The compiler takes twenty times as long as its preprocessor for a source of templates.
         by_compiler = [(*command[:-1], "-fsyntax-only", command[-1]) for command in compilations]
-        return Read(self._by_rules(by_compiler, "-MD"), self._by_rules(by_compiler, "-MMD"))
-
-    def own(self, read: Read) -> set[str]:
-        """Relative to rootdir all that lies inside it; and of what lies outside, what is no system header."""
-        own = {name for name in map(self.inside_rootdir, read.everything) if name is not None}
-        return own | {name for name in read.not_system if self.inside_rootdir(name) is None}
+        return self._read(self._by_rules(by_compiler, "-MD"), self._by_rules(by_compiler, "-MMD"))
 
     def content(self, name: str) -> bytes:
         """The content of a file.
@@ -70,6 +70,10 @@ class Reader(Struct, frozen=True):
             return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
         except Unfit:
             return None
+
+    def _read(self, everything: frozenset[str], not_system: frozenset[str]) -> Read:
+        inside_it = frozenset(name for name in map(self.inside_rootdir, everything) if name is not None)
+        return Read(everything, inside_it | {name for name in not_system if self.inside_rootdir(name) is None})
 
     def _by_rules(self, compilations: Sequence[Sequence[str]], option: str) -> frozenset[str]:
         return frozenset[str]().union(

@@ -68,7 +68,7 @@ class FortranBuilder(CcBuilder):
             read = CcBuilder._read(self, (*words, "-cpp", "-J", modules), knobs)
         others = {name for name in read.everything if Path(name).name == _VECTOR_MATHS}
         others |= {name for name in read.everything if Path(name).parent == Path(modules)}
-        return Read(read.everything - others, read.not_system - others)
+        return Read(read.everything - others, read.own - others)
 
     def _with(self, *flags: str) -> FortranBuilder:
         return replace(self, flags=msgspec.structs.replace(self.flags, compile=(*self.flags.compile, *flags)))

@@ -5,9 +5,8 @@ cache is asked, and the digest of what it makes is part of the key, as in ccache
 to be modelled, and none that could shadow it, by whatever macro it is included; those of CUDA and of torch ask for
 others in every way there is. cicc and ptxas, most of a build's time, read nothing else.
 
-Which options of NVIDIA's compilers the build cache models: those that let ptxas and cicc read no other file.
-
-What the host's preprocessor does with an option shows in what it makes, so those that it alone reads may be any.
+The build cache models the options of NVIDIA's compilers that let ptxas and cicc read no other file. What the host's
+preprocessor does with an option shows in what it makes, so those that it alone reads may be any.
 """
 
 from __future__ import annotations
