@@ -148,7 +148,7 @@ class Store:
         if sha256_hex(data) != artifact.controls.sha256 or len(data) != artifact.controls.size_bytes:
             actual = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
             recorded = f"{artifact.controls.sha256[:8]}…, {artifact.controls.size_bytes} bytes"
-            raise StoreError(f"{self._shown(path)} was changed: {actual}; recorded {recorded}")
+            raise self._changed(path, f"{actual}; recorded {recorded}")
         return data
 
     def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, SampleTable]]:
@@ -168,10 +168,12 @@ class Store:
     def _samples(self, path: Path, target: str) -> Samples:
         data = self.read_bytes(path, MAX_SAMPLES_BYTES)
         if samples_file_name(target, data) != path.name:
-            raise StoreError(
-                f"{self._shown(path)} was changed: its digest is {sha256_hex(data)[:8]}, not the one in its name"
-            )
+            raise self._changed(path, f"its digest is {sha256_hex(data)[:8]}, not the one in its name")
         return decode_samples(data, self._shown(path))
+
+    def _changed(self, path: Path, how: str) -> StoreError:
+        shown = self._shown(path)
+        return StoreError(f"{shown} was changed: {how}", f"restore it with git checkout -- {shown}")
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 

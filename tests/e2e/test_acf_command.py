@@ -82,7 +82,8 @@ def test_check_is_silent_about_a_healthy_store_and_names_what_is_wrong(here, cap
     (controls,) = (here.root / "kernel").glob("*.acf")
     controls.write_bytes(b"-fplugin=evil\n")
     assert main(["check"]) == 1
-    assert controls.name in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{controls.name} was changed: " in said and f"/{controls.name}" in said.partition("git checkout -- ")[2]
 
 
 def test_check_recomputes_every_claim_from_its_samples(tuned, capsys):
