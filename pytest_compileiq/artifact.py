@@ -105,13 +105,14 @@ class StoredCompiler(Stored):
 
 
 class StoredFingerprint(Stored):
-    """A ``Fingerprint`` on disk. Older ones have no ``parts`` or no ``values``."""
+    """A ``Fingerprint`` on disk. Older ones have no ``parts``, no ``values`` or no ``environment``."""
 
     benchmark: Digest
     command: Digest
     sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
     parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
     values: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
+    environment: Annotated[dict[Text, Text], Field(max_length=100)] = Field(default_factory=dict)
 
 
 class SearchRecord(Stored):
@@ -190,7 +191,8 @@ class Claim(Stored):
     ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
     clock, which a replay takes its samples under, too. ``checks`` is absent where nothing was looked at between them.
     ``stress`` is of all workloads together. A claim on several specimens of ``device`` names them, in ``devices``; from
-    5 of them on it is one for the whole fleet, and has ``fleet``.
+    5 of them on it is one for the whole fleet, and has ``fleet``. ``environment`` holds the variables that were set
+    when it was measured and that libraries read at run time.
     """
 
     device: Text
@@ -218,6 +220,7 @@ class Claim(Stored):
     stress: Stress | None = None
     fleet: StoredFleet | None = None
     devices: Annotated[Array[ClaimedDevice], Field(max_length=MOST_DEVICES)] = ()
+    environment: Annotated[dict[Text, Text], Field(max_length=100)] = Field(default_factory=dict)
 
     @property
     def units(self) -> tuple[str, ...]:

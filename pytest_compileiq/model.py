@@ -31,14 +31,7 @@ ArchitectureFrom = Literal["test", "machine", "default"]
 
 # What a control may change of a kernel's results and contracts, narrowest first; docs/reference/classes.md.
 ControlClass = Literal[
-    "value-safe",
-    "environment",
-    "contraction",
-    "order",
-    "relaxed-maths",
-    "relaxed-semantics",
-    "hardening",
-    "opaque",
+    "value-safe", "environment", "contraction", "order", "relaxed-maths", "relaxed-semantics", "hardening", "opaque"
 ]
 CONTROL_CLASSES: tuple[ControlClass, ...] = get_args(ControlClass)
 
@@ -252,10 +245,10 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests.
+    """Digests of everything a result depends on.
 
-    ``parts`` are those of the benchmark, by name: they tell what changed in it, and decide nothing. ``values`` are of
-    what the test is given, by name; an empty digest is of one that has no value.
+    ``sources`` maps rootdir-relative paths to content digests. ``parts`` tell what changed in the benchmark, and decide
+    nothing. ``values`` are of what the test is given; empty of what has none. ``environment``: name → value.
     """
 
     benchmark: str
@@ -263,6 +256,7 @@ class Fingerprint:
     sources: Mapping[str, str]
     parts: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 # ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────

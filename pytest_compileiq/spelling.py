@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MOST_NAMED = 5  # files, functions or tests in one sentence; a toolkit that moved would name hundreds
 _NO_NAME = re.compile(r"\W")
@@ -37,6 +38,11 @@ def first_of(texts: Sequence[str], most: int | None = MOST_NAMED) -> list[str]:
 def utc(seconds: float, spelt: str = "%Y-%m-%d %H:%M UTC") -> str:
     """A Unix time as a person reads it; one beyond the years 1 to 9999 as the nearest of them."""
     return time.strftime(spelt, time.gmtime(min(max(seconds, _BEGIN_OF_TIME_S), END_OF_TIME_S)))
+
+
+def variables_text(environment: Mapping[str, str]) -> str:
+    """Variables as a shell sets them: ``OMP_NUM_THREADS=8 LABEL='a b'``."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
 def quantity(count: int, what: str) -> str:

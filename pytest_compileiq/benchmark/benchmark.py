@@ -43,6 +43,7 @@ from pytest_compileiq.toolchains.base import (
     Builder,
     Place,
 )
+from pytest_compileiq.toolchains.environment import kept_out
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of, params_in
@@ -289,6 +290,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             sources=dict(self.builds.sources(None)),
             parts=dict(benchmark.parts),
             values=digests_of(self.given, self.spec.workloads, self.rootdir)[0],
+            environment=dict(self.builder.environment),
         )
 
     def fingerprint_with(self, controls: ControlsFile | None) -> Fingerprint:
@@ -322,8 +324,11 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         )
 
     def remarks(self, built: BuildResult) -> tuple[str, ...]:
-        """What the toolchain has to say about a build, in sentences."""
-        return tuple(self.builder.remarks(built))
+        """What the toolchain has to say about a build, in sentences, and what its compiler was not shown."""
+        compiler = self.builder.compiler.name
+        ignored = kept_out(compiler)
+        said = [f"built without {', '.join(ignored)}, set here, which {compiler} reads: unset it"] if ignored else []
+        return (*self.builder.remarks(built), *said)
 
     @property
     def _own_options(self) -> Sequence[Gene]:

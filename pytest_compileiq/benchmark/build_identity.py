@@ -12,8 +12,10 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from pytest_compileiq.model import Compiler
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import BuildResult, Compiler
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Builder
@@ -57,6 +59,21 @@ def why_other(there: Mapping[str, str], here: Mapping[str, str]) -> str | None:
                 return f"its {name}: {there.get(name, 'unknown')} (here {here.get(name, 'unknown')})"
             return f"it has another {_IN_WORDS.get(name, name)}"
     return None
+
+
+def told_by_a_second(baseline: BuildResult, builder: Builder, timeout_s: float) -> str:
+    """What building the baseline once more tells of inputs that no record names, in words."""
+    with TemporaryDirectory() as directory:
+        try:
+            again = builder.build(None, Path(directory), timeout_s=timeout_s)
+        except BuildError as error:
+            return f"a second build of the baseline failed ({error})"
+    if again.digest != baseline.digest:
+        return "two builds of the baseline differ here, so that the build is not reproducible"
+    return (
+        "two builds of the baseline are equal here, so that something differs which no record names: an installed "
+        "header or library, or a program that the compiler runs"
+    )
 
 
 def _content(inputs: Inputs, rootdir: Path) -> str:

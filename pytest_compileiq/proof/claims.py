@@ -28,6 +28,7 @@ from pytest_compileiq.rules.conditions import stored_conditions
 from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among
 from pytest_compileiq.rules.words import change_text
+from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import MeasuredBlock
 
 
@@ -123,6 +124,7 @@ def judge_scores(benchmark: TunedBenchmark, scores: Sequence[SteadyScore]) -> Ex
                 kind="exact",
                 architecture=device.architecture,
                 driver=device.driver,
+                environment=run_environment(),
                 baseline_value=score.baseline,
                 tuned_value=score.tuned,
             )
@@ -266,6 +268,7 @@ def claim_of(
         kind=kind,
         architecture=device.architecture,
         driver=device.driver,
+        environment=run_environment(),
         power_limit_w=device.power_limit_w,
         scale=evidence.analysis.scale,
         speedup=decision.speedup,

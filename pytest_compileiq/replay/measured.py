@@ -16,7 +16,9 @@ from pytest_compileiq.replay.committed import RETUNE, Stop
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.ends import code_of
+from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:
@@ -42,10 +44,26 @@ def _measured(benchmark: TunedBenchmark, claim: Claim, decision: Decision, seed:
     )  # fmt: skip
 
 
-def other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, str | None] | None:
+def measured_otherwise(benchmark: TunedBenchmark, claim: Claim) -> str:
+    """What is another than when ``claim`` was proven: the environment of the run, or the driver; empty if neither."""
+    if changed := _other_environment(claim):
+        return f"measured in another environment than proven: {changed}"
+    drivers = _other_driver(benchmark, claim)
+    if drivers is None:
+        return ""
+    before, now = (driver or "unknown" for driver in drivers)
+    return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
+
+
+def _other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, str | None] | None:
     """The driver that ``claim`` was proven under and the one here; None where they are the same."""
     device = find_device_or_none(benchmark.device_kind(claim.objective))
     return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
+
+
+def _other_environment(claim: Claim) -> str:
+    """Which variables that a run reads have other values here than when ``claim`` was measured."""
+    return changed_environment(claim.environment, run_environment())
 
 
 def measure_again(
@@ -102,8 +120,15 @@ def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -
     """
     if decision.verdict is Verdict.PROVEN:
         return
+    if changed := _other_environment(claim):
+        raise Stop(
+            Verdict.INCONCLUSIVE,
+            f"workload {claim.workload!r}, claimed {claim_text(claim)} in another environment ({changed}): "
+            f"{decision.reason}",
+            f"set it as it was, or prove the controls in this one: pytest --tune --tune-budget=0 {benchmark.nodeid}",
+        )
     quiet = "measure again on a quiet machine, or " if decision.verdict is Verdict.INCONCLUSIVE else ""
-    gone: End = "gain" if other_driver(benchmark, claim) is None else "driver"
+    gone: End = "gain" if _other_driver(benchmark, claim) is None else "driver"
     raise Stop(
         decision.verdict,
         f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"

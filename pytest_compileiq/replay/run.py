@@ -10,17 +10,18 @@ from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
+from pytest_compileiq.benchmark.build_identity import told_by_a_second
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_assertions
-from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, other_driver
+from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_otherwise
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.ends import ends_of, proof_of
-from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
+from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.toolchains.machine_code.names import listed
@@ -167,7 +168,7 @@ class Replay:
             remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.benchmark.nodeid)
             raise Stop(
                 Verdict.STALE,
-                "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
+                "; ".join(finding.message + self._because(artifact, finding, baseline) for finding in stale),
                 remedy,
                 moved=moved_code(artifact, found),
                 ends=ends_of(stale),
@@ -175,7 +176,10 @@ class Replay:
         same = [*([] if findings else ["same inputs"]), *(["same machine code"] if found.compiler.compiles else [])]
         self._passed("staleness", ", ".join(same))
 
-    def _since(self, artifact: Artifact, finding: Finding) -> str:
+    def _because(self, artifact: Artifact, finding: Finding, baseline: BuildResult) -> str:
+        """What is known of a finding's cause: the commits since, or whether the build is reproducible at all."""
+        if finding.field == UNEXPLAINED and self.benchmark.builder.compiler.compiles:
+            return f": {told_by_a_second(baseline, self.benchmark.builder, self.benchmark.spec.timeout_s)}"
         files = finding.files or ((self.benchmark.nodeid.partition("::")[0],) if finding.field == "benchmark" else ())
         commits = commits_touching(self.benchmark.rootdir, files, artifact.provenance.commit) if files else []
         return f" (since then: {'; '.join(commits)})" if commits else ""
@@ -257,7 +261,10 @@ class Replay:
         finally:
             self.notes += self.pool().remarks(self.benchmark)
         results = results_of(artifact.claims, measured=list(map(as_measured, here, decisions)))
-        said = [warning(self.benchmark.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
+        said = [
+            warning(self.benchmark.rootdir, here[0].device),
+            *sorted({measured_otherwise(self.benchmark, claim) for claim in here}),
+        ]
         self.notes += filter(None, said)
         lead = results[0].workload, results[0].objective
         decided = zip(here, decisions, strict=True)
@@ -307,13 +314,6 @@ class Replay:
                 )
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
         return None
-
-    def _other_driver(self, claim: Claim) -> str:
-        drivers = other_driver(self.benchmark, claim)
-        if drivers is None:
-            return ""
-        before, now = (driver or "unknown" for driver in drivers)
-        return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
 
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check in ("replay", "rebuild"):

@@ -21,7 +21,7 @@ from pytest_compileiq.report.results import (
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
-from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity
+from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity, variables_text
 from pytest_compileiq.system.printing import cells, harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
 from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
@@ -52,6 +52,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  reason     {artifact.reason}"
     yield f"  test       {artifact.benchmark}"
     yield from (f"  {label:<10} {text}" for label, text in made_by(artifact.compiler))
+    if variables := variables_text(artifact.fingerprint.environment):
+        yield f"  set        {variables}"
     if artifact.functions:
         yield f"  stands for {listed(artifact.functions)}"
     if artifact.controls is not None:
@@ -107,7 +109,8 @@ def _claim_lines(claim: Claim, of: str | None) -> Iterator[str]:
     where = claim.workload if of is None else f"{claim.workload}, {of}"
     yield f"  claim      {claim.kind} on {where}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
-    yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
+    variables = variables_text(claim.environment)
+    yield f"    {', '.join(filter(None, (claim.device, driver, variables, evidence_text(claim))))}"
     yield from (f"    {text}" for text in device_texts(claim))
     yield from (f"    {sentence}" for sentence in (*told_of(claim), *told_of_checks(claim)))
 

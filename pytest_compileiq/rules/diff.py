@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import get_args
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler
@@ -319,6 +320,8 @@ def _functions(artifact: Artifact) -> Mapping[str, str]:
 
 def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
     yield from _steps(_described(before.compiler), _described(after.compiler))
+    yield from _steps(before.fingerprint.environment, after.fingerprint.environment)
+    yield from _steps(_of_the_run(before), _of_the_run(after))
     old, new = (
         {claim.device: claim.driver for claim in artifact.claims if claim.driver} for artifact in (before, after)
     )
@@ -327,6 +330,11 @@ def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
         {f"driver of {device}": old[device] for device in both},
         {f"driver of {device}": new[device] for device in both},
     )
+
+
+def _of_the_run(artifact: Artifact) -> dict[str, KnobValue]:
+    variables = chain.from_iterable(claim.environment.items() for claim in artifact.claims)
+    return {f"{name} of the run": value for name, value in variables}
 
 
 def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:

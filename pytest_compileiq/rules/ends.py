@@ -19,7 +19,9 @@ _BY_FIELD: Mapping[str, End] = {
     "sources": "kernel",
     "command": "kernel",
     "compiler": "compiler",
-    "code": "compiler",  # the same inputs give other code: what else the compiler read is not recorded
+    "environment": "compiler",
+    "code": "compiler",
+    "unexplained": "compiler",  # what else the compiler read is not recorded
 }
 
 
@@ -43,6 +45,7 @@ def _proven(artifact: Artifact) -> list[object]:
         artifact.target, artifact.outcome, controls and [controls.sha256, dict(controls.knobs)],
         [compiler.name, compiler.version, compiler.build, *compiler.command],
         [fingerprint.benchmark, fingerprint.command, dict(fingerprint.sources)],
+        *([dict(fingerprint.environment)] if fingerprint.environment else ()),
         [digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)],
     ]  # fmt: skip
 

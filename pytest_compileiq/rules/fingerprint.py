@@ -197,6 +197,17 @@ def changed_benchmark(before: _Inputs, now: _Inputs) -> str:
     return changed_text(old, new)
 
 
+def changed_environment(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Which variables have other values than those recorded, in words; empty where none has."""
+    differing = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    told = [f"{name} was {_told(before.get(name))} and is {_told(now.get(name))}" for name in differing]
+    return "; ".join(first_of(told))
+
+
+def _told(value: str | None) -> str:
+    return "not set" if value is None else repr(value)
+
+
 # ── what a fingerprint covers of a file ──────────────────────────────────────────────────────────────────────────
 
 

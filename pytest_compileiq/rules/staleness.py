@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target, of_entries
 from pytest_compileiq.outcome import MovedCode
-from pytest_compileiq.rules.fingerprint import changed_benchmark, changed_parts, is_same_benchmark, part_place
+from pytest_compileiq.rules.fingerprint import (
+    changed_benchmark,
+    changed_environment,
+    changed_parts,
+    is_same_benchmark,
+    part_place,
+)
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact
     from pytest_compileiq.proven_code import StoredCode
 
+UNEXPLAINED = "unexplained"  # the field of a finding that no recorded input explains
 _LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
 _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # in a build for several architectures
 
@@ -113,17 +120,18 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
             _unrecorded(artifact, found),
             _sources(artifact, found, moved),
             _command(artifact, found, moved),
+            _environment(artifact, found, moved),
             _compiler(artifact, found, moved),
         )
         if finding is not None
     ]
-    if moved and not any(finding.field in ("sources", "command", "compiler") for finding in findings):
+    if moved and not any(finding.field in ("sources", "command", "environment", "compiler") for finding in findings):
         message = (
-            f"the build is not reproducible: same inputs, other machine code in {_names(moved)}"
+            f"every recorded input is the same, and the machine code is another, in {_names(moved)}"
             if found.compiler.compiles
             else "the recorded digest is none of the committed knobs, packages and sources"
         )
-        findings.append(Finding("code", Effect.STALE, message))
+        findings.append(Finding(UNEXPLAINED, Effect.STALE, message))
     if not moved and _is_one_compiler(artifact, found) and (other := next(_other_numbers(artifact, found), None)):
         findings.append(Finding("code", Effect.STALE, other))
     return findings
@@ -254,6 +262,16 @@ def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
     if _linked(before) != _linked(now):
         return Finding("command", Effect.STALE, f"{what}: something else is linked, which the machine code cannot show")
     return Finding("command", Effect.COSMETIC, f"{what}: the machine code is the same")
+
+
+def _environment(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
+    changed = changed_environment(artifact.fingerprint.environment, found.fingerprint.environment)
+    if not changed:
+        return None
+    what = f"the environment changed: {changed}"
+    if moved:
+        return Finding("environment", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
+    return Finding("environment", Effect.COSMETIC, f"{what}: the machine code is the same")
 
 
 def _linked(command: Sequence[str]) -> list[str]:

@@ -14,12 +14,20 @@ from pytest_compileiq.errors import BuildError, StoreError, UserError
 from pytest_compileiq.model import Knobs, Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship import acf_runtime
-from pytest_compileiq.ship.flags import held_controls, plain, rootdir_of, words_of
+from pytest_compileiq.ship.flags import (
+    held_controls,
+    plain,
+    rootdir_of,
+    why_compiled_otherwise,
+    why_read_otherwise,
+    words_of,
+)
 from pytest_compileiq.store.status import read_source, why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from pytest_compileiq.toolchains.params.lines import read_line
 
 
@@ -75,7 +83,7 @@ def export_runtime(
             if reason := _why_baseline(name, artifact):
                 left_out.append(reason)
                 entries.append(_entry(name, artifact, reason=reason))
-            elif reason := why_stale(name, artifact, root):
+            elif reason := why_stale(name, artifact, root) or _why_made_otherwise(name, artifact, root):
                 stale.append(reason)
                 entries.append(_entry(name, artifact, reason=reason))
             elif not artifact.compiler.compiles:
@@ -92,6 +100,16 @@ def export_runtime(
     if omit_stale or not stale:
         _write(directory, entries, files)
     return Exported(tuple(applied), tuple(left_out), tuple(stale))
+
+
+def _why_made_otherwise(name: str, artifact: Artifact, root: Path) -> str | None:
+    """Why the compiler of this machine, where it has one of the artifact's line, makes something else."""
+    reason = why_compiled_otherwise(name, artifact)
+    if reason or not deploy(artifact).is_jit or deploy(artifact).read_again is None:
+        return reason
+    line = Target(artifact.target).line
+    program = next((tool.program for tool in installed(artifact.compiler.name) if tool.line == line), None)
+    return why_read_otherwise(name, artifact, program, root) if program else None
 
 
 def _why_baseline(name: str, artifact: Artifact) -> str | None:

@@ -1,7 +1,8 @@
 """The options that apply an artifact's controls in a build, or why the build may not have them.
 
 Nothing is compiled, so staleness is decided by reading: the sources are compared with the fingerprint, and the compiler
-is asked for its version. The command and the machine code are checked by pytest and ``acf verify-binary``.
+is asked for its version and for the files that it reads. The machine code is checked by pytest and ``acf
+verify-binary``.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
-from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.spelling import MOST_NAMED, quantity
+from pytest_compileiq.rules.fingerprint import changed_environment
+from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity
 from pytest_compileiq.store.status import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
@@ -28,12 +30,16 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.deployment import deploy
+from pytest_compileiq.toolchains.environment import deciding, kept_out
+from pytest_compileiq.toolchains.installed import located
 from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.tools import identify
 from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list
+from pytest_compileiq.toolchains.options import options_of
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
+_DIRECTORY = re.compile(r"-(I|iquote|isystem|idirafter)=?(.+)", re.DOTALL)
 _MOST_TRIED = 100  # recorded paths: any one that exists tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
@@ -46,7 +52,7 @@ class Fragment:
         words: the options that apply the controls; empty when there is nothing to apply.
         refusal: why the artifact may not be applied; None if it may.
         notes: what was checked and what was not, in sentences.
-        reads: the files that the answer depends on: metadata, controls, sources.
+        reads: what the answer depends on: metadata, controls, sources, and directories of headers.
     """
 
     words: tuple[str, ...]
@@ -107,6 +113,8 @@ def fragment(
         or _another_line(name, artifact, here)
         or _other_architectures(name, artifact, architectures)
         or why_stale(name, artifact, root)
+        or why_compiled_otherwise(name, artifact)
+        or why_read_otherwise(name, artifact, here.program, root)
     )
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
@@ -117,6 +125,40 @@ def fragment(
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
     held_controls(store, name, artifact, named)
     return Fragment(words_of(name, artifact, path), None, _notes(name, artifact, here, architectures), reads)
+
+
+def why_compiled_otherwise(name: str, artifact: Artifact) -> str | None:
+    """Which variables of the environment, set or unset here, make the compiler another than the one proven with."""
+    recorded = artifact.fingerprint.environment
+    changed = changed_environment(recorded, deciding(artifact.compiler.name, recorded))
+    if not changed:
+        return None
+    return (
+        f"{name} ({artifact.target}) is stale: {changed}, which the compiler reads: set it as it was, or prove the "
+        f"controls under it: pytest --tune --tune-budget=0 {artifact.benchmark}"
+    )
+
+
+def why_read_otherwise(name: str, artifact: Artifact, program: str, root: Path) -> str | None:
+    """Which files of the project the compiler reads here and did not when the controls were proven; None if none.
+
+    A header that was added may lie before the recorded one. What the compiler refuses to read, the build says.
+    """
+    ask_again = deploy(artifact).read_again
+    if ask_again is None or artifact.controls is None:
+        return None
+    options = options_of(artifact.controls.knobs) if artifact.controls.kind == "options" else ()
+    try:
+        read = ask_again(tuple(map(located, artifact.compiler.command)), program, options, root)
+    except (BuildError, EnvironmentFault):
+        return None
+    if not (added := sorted(read - artifact.fingerprint.sources.keys())):
+        return None
+    return (
+        f"{name} ({artifact.target}) is stale: {', '.join(first_of(added))}, which the compiler reads now and did not "
+        f"when it was proven; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
+        "refreshes it, else --tune finds another"
+    )
 
 
 def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptions) -> bytes:
@@ -251,7 +293,20 @@ def _other_architectures(name: str, artifact: Artifact, asked: Sequence[str]) ->
 def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Path, ...]:
     metadata = store.metadata_path(name, artifact.target)
     controls = (metadata.with_name(artifact.controls.file),) if artifact.controls else ()
-    return (metadata, *controls, *(root / path for path in sorted(artifact.fingerprint.sources)))
+    sources = (root / path for path in sorted(artifact.fingerprint.sources))
+    return (metadata, *controls, *sources, *_searched(artifact, root))
+
+
+def _searched(artifact: Artifact, root: Path) -> list[Path]:
+    """The project's directories of headers: one that is added there may lie before a recorded one.
+
+    A directory with a source is none, since a build may write its objects there, and would make itself out of date.
+    """
+    command, recorded = artifact.compiler.command, artifact.fingerprint.sources
+    named = dict.fromkeys(match[2] for word in command if (match := _DIRECTORY.fullmatch(word)))
+    busy = {(root / word).resolve().parent for word in command if word in recorded}
+    inside_root = (root / path for path in named if (root / path).resolve().is_relative_to(root.resolve()))
+    return [path for path in inside_root if path.is_dir() and path.resolve() not in busy]
 
 
 def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
@@ -264,6 +319,8 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
     proven = artifact.compiler
     if _without_name(proven.build) != _without_name(here.build):
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
+    if ignored := kept_out(proven.name):
+        notes.append(f"{name} was proven without {', '.join(ignored)}, set here, which {proven.name} reads: unset it")
     if deploy(artifact).is_for_several and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
     if beyond := listed(recorded_neighbours(artifact), MOST_NAMED):

@@ -38,11 +38,11 @@ def render(artifact: Artifact) -> bytes:
 def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     if content["compiler"]["architecture_from"] == "test":
         del content["compiler"]["architecture_from"]
-    content["fingerprint"] = _without_empty(content["fingerprint"], "parts", "values")
+    content["fingerprint"] = _without_empty(content["fingerprint"], "parts", "values", "environment")
     content["search"] = _without_empty(
         content["search"], "objectives", "failures", "improvements", "transferred", "portfolio"
     )
-    content["claims"] = [_without_empty(claim, "devices") for claim in content["claims"]]
+    content["claims"] = [_without_empty(claim, "devices", "environment") for claim in content["claims"]]
     for claim in content["claims"]:
         for device in claim.get("devices", ()):
             if not device["outlier"]:

@@ -24,6 +24,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.space import Space
+from pytest_compileiq.toolchains.environment import deciding
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.functions import Functions
@@ -225,6 +226,11 @@ class Builder(ABC):
     def data(self) -> Mapping[str, str]:
         """Data that the kernel is called with and the test's text does not hold: path → SHA-256 of what they mean."""
         return {}
+
+    @default
+    def environment(self) -> Mapping[str, str]:
+        """Name → value of the environment variables that are set here and decide what is compiled."""
+        return deciding(self.compiler.name)
 
     @default
     def host_flags(self) -> HostFlags:

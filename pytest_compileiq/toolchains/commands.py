@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import LARGER_FILES, BuildError, EnvironmentFault
 from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
+from pytest_compileiq.toolchains.environment import build_environment
 
 _ANSWER_S = 30.0
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
@@ -32,35 +33,24 @@ _BY_OTHERS = {  # signals that say nothing of the program, and what helps
 }
 
 
-# All that gcc, the assembler, the linker and the loader look at and that a build may need; see their manuals.
-_MODELLED = frozenset(
-    ("PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH",
-     "LD_LIBRARY_PATH", "LD_RUN_PATH", "SOURCE_DATE_EPOCH")
-)  # fmt: skip
-
-
-def modelled_environment() -> dict[str, str]:
-    """What a build sees of this process's environment where the build cache models it, and nothing else."""
-    return {name: value for name, value in os.environ.items() if name in _MODELLED} | {"LC_ALL": "C"}
-
-
-def english() -> dict[str, str]:
-    """This process's environment with untranslated messages, which are searched for ``error:``."""
-    return {**os.environ, "LC_ALL": "C"}
-
-
 def ask(
-    argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20, without: Collection[str] = ()
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    tail_bytes: int = 4 * 2**20,
+    without: Collection[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Finished:
     """Run a compiler, or a tool beside it, for its answer, which is in English and may be long.
 
     Args:
-        without: variables of the environment that it does not see.
+        without: variables of ``build_environment`` that it does not see.
+        environment: what is set besides.
 
     Raises:
         EnvironmentFault: it did not answer in time, or was killed, by itself or in a program of its own.
     """
-    env = {name: value for name, value in english().items() if name not in without}
+    env = {name: value for name, value in build_environment().items() if name not in without} | dict(environment or {})
     finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=env, tail_bytes=tail_bytes)
     if finished.timed_out:
         raise EnvironmentFault(
@@ -99,8 +89,7 @@ class Commands(Struct):
         out_dir: the build's directory, also for temporary files, which a killed compiler does not remove.
         timeout_s: the time limit of all commands together, in seconds.
         first_error: picks the line of the output that says what is wrong.
-        environment: what is set in addition.
-        whole_environment: whether it has this process's own; else what ``modelled_environment`` leaves of it.
+        environment: what is set besides ``build_environment``.
         run_program: runs one command, as ``process.run`` does.
         log: the tail of the output so far.
     """
@@ -111,7 +100,6 @@ class Commands(Struct):
     timeout_s: float
     first_error: Callable[[str], str]
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
-    whole_environment: bool = True
     run_program: RunsProgram = run
     log: str = ""
     started: float = msgspec.field(default_factory=time.monotonic)
@@ -129,8 +117,7 @@ class Commands(Struct):
             EnvironmentFault: the disk is full, or a limit is reached, which says nothing about the source.
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
-        inherited = english() if self.whole_environment else modelled_environment()
-        env = {**inherited, "TMPDIR": str(self.out_dir.absolute()), **self.environment}
+        env = {**build_environment(), "TMPDIR": str(self.out_dir.absolute()), **self.environment}
         finished = self.run_program(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
         self.log = (self.log + finished.output)[-TAIL_BYTES:]
         if finished.timed_out:

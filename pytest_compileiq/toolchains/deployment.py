@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.model import Knobs
+from pytest_compileiq.toolchains.cc import read_files
 from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.nvidia import read_files as nvcc_read_files
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, CudaOptions
 from pytest_compileiq.toolchains.triton.values import launch_params
+
+ReadAgain = Callable[[Sequence[str], str, Sequence[str], Path], frozenset[str]]
 
 
 class Deployment(Struct, frozen=True):
@@ -25,6 +30,7 @@ class Deployment(Struct, frozen=True):
         hands_on: the option by which it gives ptxas another, split at blanks and commas however that is quoted.
         is_for_several: one command of it may compile for several architectures.
         records_functions: its artifacts hold a digest for each function of a shared library.
+        read_again: which files of the project a recorded command reads now; None where it reads what it names.
     """
 
     options: CudaOptions | None = None
@@ -35,6 +41,7 @@ class Deployment(Struct, frozen=True):
     hands_on: str = ""
     is_for_several: bool = False
     records_functions: bool = False
+    read_again: ReadAgain | None = None
 
     def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str) -> tuple[str, ...]:
         """The options that apply controls, a file at ``path``, behind ``command``."""
@@ -49,11 +56,13 @@ class Deployment(Struct, frozen=True):
         return launch_params(knobs) if self.at_launch else params_of(knobs)
 
 
-_HOST = Deployment(records_functions=True)
+_HOST = Deployment(records_functions=True, read_again=read_files.read_again)
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,
-    "nvcc": Deployment(NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True),
+    "nvcc": Deployment(
+        NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True, read_again=nvcc_read_files.read_again
+    ),
     "ptxas": Deployment(PTXAS, is_jit=True, reads_ptx=True, caches_cubins=True),
     "triton": Deployment(PTXAS, is_jit=True, at_launch=True, caches_cubins=True),
 }

@@ -7,6 +7,7 @@ recorded command does not say where they lie, so that an artifact means the same
 from __future__ import annotations
 
 import re
+import sysconfig
 
 from pytest_compileiq.toolchains.cc.flags import TAKES_A_PATH, joined_option
 
@@ -19,6 +20,15 @@ _BEFORE_IN_A_WORD = re.compile(rf"(?<!\.)/(?:[^,=:]*?/)?(?={_PLACE})")
 def is_installed(path: str) -> bool:
     """Whether a file, named relative to the project where it lies inside, belongs to a package or to Python itself."""
     return _INSTALLED.search(path) is not None
+
+
+def located(word: str) -> str:
+    """A recorded word, with where this environment has its packages, and this Python its headers."""
+    for home in (sysconfig.get_path("purelib"), sysconfig.get_path("include")):
+        if found := _INSTALLED.search(home):
+            place = found[0].strip("/")
+            word = word.replace(f".../{place}", f"{home[: found.start()]}/{place}")
+    return word
 
 
 def portable(word: str) -> str:

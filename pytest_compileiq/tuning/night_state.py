@@ -205,7 +205,7 @@ def identity_of(benchmark: TunedBenchmark, settings: Settings) -> str:
     fingerprint, compiler, spec = benchmark.fingerprint, benchmark.builder.compiler, benchmark.spec
     depends = [
         fingerprint.benchmark, fingerprint.command, sorted(fingerprint.sources.items()), compiler.build,
-        *sorted(fingerprint.values.items()),
+        *sorted(fingerprint.values.items()), *sorted(fingerprint.environment.items()),
         benchmark.builder.target, benchmark.space.digest, settings.engine, spec.engine, settings.seed, spec.seed,
         str(settings.start_from), repr(dict(spec.engine_options)),
     ]  # fmt: skip

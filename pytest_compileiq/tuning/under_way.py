@@ -221,6 +221,7 @@ def identity_of(
     return {
         "benchmark": fingerprint.benchmark,
         **fingerprint.values,
+        **fingerprint.environment,
         "command": fingerprint.command,
         "compiler": f"{compiler.name} {compiler.version} {compiler.build}",
         "baseline's machine code" if compiler.compiles else "baseline": baseline.digest,

@@ -14,6 +14,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.e2e.shipping import REPOSITORY, Build, committed_acf, make_build, prove
+from tests.files import write_files
 
 FLAGS = "-O2 -march=x86-64-v3"
 SYSTEMS = {
@@ -99,6 +100,41 @@ def test_what_may_not_be_applied_stops_the_build_and_says_why(system):
     project.for_another_line("kernel", "gcc7")
     output = stopped()
     assert "acf: kernel is for gcc7 and " in output and " is gcc" in output
+
+
+SHADOWED = {
+    "k.c": '#include "k.h"\nfloat total(const float *x) { return SCALE * x[0]; }\n',
+    "k.cu": '#include "k.h"\nextern "C" __global__ void total(float *x) { x[0] *= SCALE; }\n',
+    "first/other.h": "", "second/k.h": "#define SCALE 2.0f\n",
+    "Makefile": """\
+k.o: k.c k.flags
+\tgcc -O2 -Ifirst -Isecond -fPIC -MMD @k.flags -c k.c -o k.o
+%.flags:
+\tacf flags $* --compiler gcc --output $@ --depfile $@.d
+-include k.d k.flags.d
+""",
+}  # fmt: skip
+
+
+def test_a_header_that_comes_before_the_recorded_one_stops_the_build(tmp_path, c_project):
+    project = Build(write_files(tmp_path / "shadowed", SHADOWED), c_project.path)
+    prove(project.root, "k", Cc("k.c", flags="-O2 -Ifirst -Isecond"), {"-O": 3})
+    assert "-c k.c" in project.run("make") and "acf flags" not in project.run("make")
+    (project.root / "first" / "k.h").write_text("#define SCALE 3.0f\n")
+    assert "is stale: first/k.h, which the compiler reads now" in project.run("make", code=-1)
+    (project.root / "first" / "k.h").unlink()
+    assert "-c k.c" in project.run("make") and "acf flags" not in project.run("make")
+
+
+@needs.nvcc
+def test_a_header_that_comes_before_the_recorded_one_is_in_no_export(tmp_path, capsys):
+    root = write_files(tmp_path, SHADOWED)
+    prove(root, "total", Nvcc("k.cu", arch="sm_90a", flags="-Ifirst -Isecond"), {"--use_fast_math": ""})
+    export = ["--acf-dir", str(root / "acf"), "export", "--runtime", str(root / "runtime")]
+    assert main(export) == 0
+    (root / "first" / "k.h").write_text("#define SCALE 3.0f\n")
+    assert main(export) == 3
+    assert "is stale: first/k.h, which the compiler reads now" in capsys.readouterr().err
 
 
 def test_what_the_build_made_is_what_was_proven(c_project, capsys):

@@ -28,7 +28,7 @@ from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
 from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import quantity, variables_text
 from pytest_compileiq.toolchains.machine_code.names import readable
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
@@ -269,6 +269,7 @@ def _knobs(artifact: Artifact) -> Iterator[Html]:
 
 def _environment(artifact: Artifact) -> Iterator[tuple[str, str]]:
     yield from made_by(artifact.compiler)
+    yield "set", variables_text(artifact.fingerprint.environment)
     devices: Mapping[str, None] = dict.fromkeys(map(_device, artifact.claims))
     yield "proven on", "; ".join(list(devices)[:MAX_ROWS])
     provenance = artifact.provenance
@@ -281,7 +282,8 @@ def _environment(artifact: Artifact) -> Iterator[tuple[str, str]]:
 def _device(claim: Claim) -> str:
     power = f"power limit {claim.power_limit_w:g} W" if claim.power_limit_w is not None else ""
     driver = f"driver {claim.driver}" if claim.driver else ""
-    return ", ".join(part for part in (claim.device, claim.architecture, driver, power) if part)
+    variables = variables_text(claim.environment)
+    return ", ".join(part for part in (claim.device, claim.architecture, driver, power, variables) if part)
 
 
 def _fingerprint(artifact: Artifact) -> Iterator[tuple[str, str]]:

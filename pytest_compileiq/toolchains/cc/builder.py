@@ -28,7 +28,7 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
-from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
+from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Baseline, Flags, find_source, who_chooses
@@ -232,7 +232,6 @@ class CcBuilder(Builder):
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
-        commands.whole_environment = why_not_modelled(lambda: self.cacheable(controls)) is not None
         objects = self._compile(commands, controls, out_dir)
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]

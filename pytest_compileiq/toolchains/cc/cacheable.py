@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
@@ -33,7 +33,8 @@ from pytest_compileiq.toolchains.cc.includes import (
     other_names_in,
 )
 from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
-from pytest_compileiq.toolchains.commands import ask, code_of, modelled_environment
+from pytest_compileiq.toolchains.commands import ask, code_of
+from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.make_rules import preprocessed
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
@@ -85,7 +86,7 @@ class GccBuild(Struct, frozen=True):
             "output": [self.output],
             "functions": self.patterns,
             "directory": [str(self.rootdir), os.path.realpath(self.rootdir)],
-            "environment": [f"{name}={value}" for name, value in sorted(modelled_environment().items())],
+            "environment": [f"{name}={value}" for name, value in sorted(keyed_environment().items())],
             "reader": [code_of("cc", "machine_code")],
         }
 
@@ -96,7 +97,7 @@ class GccBuild(Struct, frozen=True):
             NotModelled: it may depend on something else.
             BuildError: the preprocessor refuses a source.
         """
-        environment = tuple(sorted(modelled_environment().items()))
+        environment = tuple(sorted(keyed_environment().items()))
         own_directories = tuple(self._own_directories())
         own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
@@ -114,7 +115,7 @@ class GccBuild(Struct, frozen=True):
         """The project's, and those that its options and the environment name: they may change while tests run."""
         yield str(self.rootdir)
         words = [*self.flags.link, *self.flags.libraries, *(word for words, _ in self.compilations for word in words)]
-        listed = filter(None, (modelled_environment().get(name) for name in _LISTS_OF_DIRECTORIES))
+        listed = filter(None, (keyed_environment().get(name) for name in _LISTS_OF_DIRECTORIES))
         asked_for = (match[1] for word in words if (match := _DIRECTORY.fullmatch(word)))
         yield from map(self._located, (*asked_for, *":".join(listed).split(":")))
 
@@ -159,15 +160,6 @@ class GccBuild(Struct, frozen=True):
 
     def _located(self, name: str) -> str:
         return join(self.rootdir, name)
-
-
-def why_not_modelled(cacheable: Callable[[], GccBuild]) -> str | None:
-    """What a build depends on that no key holds, so that it needs its whole environment; None if there is nothing."""
-    try:
-        cacheable().question()
-    except NotModelled as reason:
-        return str(reason)
-    return None
 
 
 def _with_precompiled(names: set[str]) -> Iterator[str]:

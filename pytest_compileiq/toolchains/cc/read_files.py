@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,7 +11,9 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.cc.compiler import first_error
+from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
 from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
+from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.make_rules import preprocessed
 
 
@@ -25,6 +27,39 @@ class Read(Struct, frozen=True):
 
     everything: frozenset[str]
     own: frozenset[str]
+
+
+def read_again(command: Sequence[str], program: str, options: Sequence[str], rootdir: Path) -> frozenset[str]:
+    """The files of the project that a recorded command of gcc or clang reads here.
+
+    Args:
+        program: the compiler to ask; of a command with several, whatever ``PATH`` calls as they are called.
+        options: of the controls, behind the command's own.
+
+    Raises:
+        BuildError: it refuses a source, or a file cannot be read.
+    """
+    read = Reader(command[0], rootdir).read_by(list(_recorded_compilations(command, program, options))).own
+    return frozenset(name for name in read if not is_installed(name))
+
+
+def _recorded_compilations(command: Sequence[str], program: str, options: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The command of each source, which ends in it: all have one, or each its own and ``--then`` what all have."""
+    compiles = list(command[: command.index("--link")] if "--link" in command else command)
+    border = compiles.index("--then") if "--then" in compiles else len(compiles)
+    begin, behind = compiles[:border], compiles[border + 1 :]
+    named = [place for place in range(1, border) if not begin[place].startswith("-") and not _is_value(begin, place)]
+    if not behind:
+        flags = [word for place, word in enumerate(begin) if place not in (0, *named)]
+        yield from ([program, *flags, *options, begin[place]] for place in named)
+        return
+    for compiler, source in zip([0, *named[1::2]], named[::2], strict=False):
+        called = program if begin[compiler] == begin[0] else begin[compiler]
+        yield [called, *begin[compiler + 1 : source], *behind, *options, begin[source]]
+
+
+def _is_value(words: Sequence[str], place: int) -> bool:
+    return words[place - 1] in (*ONLY_COMPILES_WITH_VALUE, "--param")
 
 
 class Reader(Struct, frozen=True):

@@ -35,6 +35,7 @@ from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import OPTIONS, Command, Template, read_template
 from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.environment import deciding, set_here
 from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros
@@ -126,7 +127,8 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     programs = tuple(_find_program(step[0], place) for step in template.steps)
     version_command = _version_command(command, place) or (programs[0], "--version")
     name = re.sub(r"-\d[\d.]*$", "", Path(version_command[0]).name)  # opt-14 is opt
-    version, build = _identify(version_command, place.rootdir)
+    handed_on = set_here(command.environment)
+    version, build = _identify(version_command, place.rootdir, tuple(handed_on.items()))
     here = this_architecture()
     architecture = command.target or here
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
@@ -149,6 +151,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
         objects=command.objects,
         rootdir=place.rootdir,
         baseline_params=macros,
+        handed_on=handed_on,
     )
 
 
@@ -168,8 +171,14 @@ class CommandBuilder(Builder):
     objects: str
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
+    handed_on: Mapping[str, str]
     clock: str = "cpu"
     acf_line: str | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that the compiler is known to read, and those that the marker names."""
+        return deciding(self.compiler.name, self.handed_on)
 
     @property
     def knobs_taken(self) -> frozenset[str]:
@@ -226,7 +235,7 @@ class CommandBuilder(Builder):
         out = out_dir / _OUTPUTS[self.output]
         places = {**_source_places(self.source_paths), "out_dir": (str(out_dir),), "out": (str(out),)}
         steps = self.template.words(controls.knobs if controls else {}, places)
-        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, _first_error)
+        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, _first_error, self.handed_on)
         for number, (program, words) in enumerate(zip(self.programs, steps, strict=True), start=1):
             commands.name = Path(program).name
             commands.run([program, *words[1:]], f"step {number}")
@@ -252,7 +261,7 @@ class CommandBuilder(Builder):
 
 
 def _check_arguments(command: Command) -> None:
-    for key, least in (("steps", 1), ("sources", 1), ("depends", 0)):
+    for key, least in (("steps", 1), ("sources", 1), ("depends", 0), ("environment", 0)):
         value = getattr(command, key)
         if (
             not isinstance(value, tuple)
@@ -310,9 +319,9 @@ def _version_command(command: Command, place: Place) -> tuple[str, ...] | None:
 
 
 @lru_cache(maxsize=64)
-def _identify(argv: tuple[str, ...], rootdir: Path) -> tuple[str, str]:
+def _identify(argv: tuple[str, ...], rootdir: Path, environment: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     """Version and build: the first number with a dot that ``argv`` prints, and the line that holds it."""
-    answer = ask(argv, cwd=rootdir)
+    answer = ask(argv, cwd=rootdir, environment=dict(environment))
     lines = (line.strip() for line in answer.output.splitlines())
     build = next((line for line in lines if _VERSION.search(line)), "")
     version = _VERSION.search(build)

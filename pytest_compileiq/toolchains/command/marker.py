@@ -62,6 +62,8 @@ class Command:
             with this machine's name, e.g. ``x86-64-v3``. ``native`` cannot be used, since it names no processor.
         version: the command that prints the compiler's version, e.g. ``"opt --version"``; by default ``--version`` of
             the first step's program.
+        environment: names of environment variables that the steps read, as in ``["HIP_PATH"]``. Where they are set,
+            their values are recorded. Steps see no others but those that every compiler does, such as ``PATH``.
     """
 
     steps: tuple[str, ...]
@@ -73,6 +75,7 @@ class Command:
     depends: tuple[str, ...]
     target: str | None
     version: str | None
+    environment: tuple[str, ...]
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class Command:
         depends: str | Sequence[str] = (),
         target: str | None = None,
         version: str | None = None,
+        environment: str | Sequence[str] = (),
     ) -> None:
         object.__setattr__(self, "steps", frozen(steps))
         object.__setattr__(self, "sources", frozen(sources))
@@ -96,6 +100,7 @@ class Command:
         object.__setattr__(self, "depends", frozen(depends))
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "version", version)
+        object.__setattr__(self, "environment", frozen(environment))
 
     def resolve(self, place: Place) -> Builder:
         """Find the programs of the steps.

@@ -28,7 +28,8 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.toolchains.cc.installation import expect_a_binary
-from pytest_compileiq.toolchains.commands import Commands, code_of, modelled_environment
+from pytest_compileiq.toolchains.commands import Commands, code_of
+from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.nvidia.baseline import in_one_word
@@ -78,18 +79,11 @@ def _is_of_ptxas(word: str) -> bool:
     return _OF_PTXAS.fullmatch(word) is not None or PTXAS.may_hold(word)
 
 
-# nvcc and the host's compiler read them; what comes of it shows in the commands, or in the preprocessed source.
-_READ_BY_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "HOME")
 _LIST_S = 10.0  # it takes a hundredth of a second
 _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _TOOLS = ("cicc", "ptxas")
 _SHAPES = (re.compile(r".* -E -x c\+\+ .* -o "), re.compile(r'"\$CICC_PATH/cicc" '))
-
-
-def environment_of_builds() -> dict[str, str]:
-    """What nvcc gets beside ``modelled_environment``, where a build is modelled."""
-    return {name: value for name in _READ_BY_NVCC if (value := os.environ.get(name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class PtxasBuild:
         return {
             "command": [self.program, *self.words, *self._options, self.source],
             "controls": _acf(self.controls),
-            **_everywhere(self.rootdir, modelled_environment()),
+            **_everywhere(self.rootdir, keyed_environment()),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
@@ -139,7 +133,7 @@ class PtxasBuild:
             NotModelled: that is not known.
         """
         ptx = Inputs(frozenset({join(self.rootdir, self.source)}))
-        return ptx, _started([self.program], modelled_environment(), self.rootdir)
+        return ptx, _started([self.program], keyed_environment(), self.rootdir)
 
     @property
     def _options(self) -> list[str]:
@@ -249,7 +243,7 @@ class CubinBuild:
 
     @property
     def _environment(self) -> Mapping[str, str]:
-        return {**modelled_environment(), **self.listing.environment}
+        return {**keyed_environment(), **self.listing.environment}
 
     def _files_in_words(self) -> Iterator[str]:
         """Files that commands name outside of the build's own folder, such as a library of device functions."""
@@ -262,8 +256,7 @@ class CubinBuild:
 
 def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listing:
     """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
-    commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip, environment_of_builds())
-    commands.whole_environment = False
+    commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
     listing = Listing.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
     if listing is None or not _is_of_three(listing):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")

@@ -9,7 +9,6 @@ The labels are left out of everything that is said of the build.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from pytest_compileiq.model import LONGEST_TEXT
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
 from pytest_compileiq.toolchains.machine_code.names import declaration, without_parameters
 from pytest_compileiq.toolchains.nvidia.kernel_names import template_of, tight
+from pytest_compileiq.toolchains.nvidia.read_files import OF_A_TEMPLATE, words_to_read
 from pytest_compileiq.toolchains.nvidia.tools import first_error
 
 _FILE = "instantiate="  # what stands for our file in nvcc's messages; its line is the expression's number
@@ -28,7 +28,6 @@ _ADDRESS = re.compile(r".*label<\d+, |>\(\)$")
 _DECLARATION = "namespace pytest_compileiq { template <int, class F, F> __global__ void label() {} }\n"
 _REFUSED = re.compile(rf"{_FILE}(?:\((?P<edg>\d+)\)|:(?P<gcc>\d+):\d+): (?:fatal )?error: (?P<why>.*)")
 _HEADERS = (".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".inc")
-_OPTION = "--instantiate="
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Instantiations:
     @property
     def recorded(self) -> tuple[str, ...]:
         """The expressions as words of the recorded command."""
-        return tuple(f"{_OPTION}{expression}" for expression in self.expressions)
+        return tuple(f"{OF_A_TEMPLATE}{expression}" for expression in self.expressions)
 
     @property
     def texts(self) -> tuple[bytes, ...]:
@@ -56,7 +55,7 @@ class Instantiations:
     @property
     def words_to_read(self) -> tuple[str, ...]:
         """nvcc's words for what a build reads, our own file left out."""
-        return ("-include", self.source, "-x", "cu", os.devnull) if self.expressions else (self.source,)
+        return words_to_read(self.source, as_template=bool(self.expressions))
 
     def words_to_compile(self, out_dir: Path) -> tuple[str, ...]:
         """nvcc's words for the file to compile, which is written into ``out_dir`` if it is ours.
@@ -158,10 +157,10 @@ def _checked(expression: object) -> str:
         raise MarkerError(
             f"Nvcc(instantiate=[{expression!r}]): expected what names a kernel in C++, as in 'reduce<float, 256>'"
         )
-    if len(_OPTION) + len(expression) > LONGEST_TEXT:
+    if len(OF_A_TEMPLATE) + len(expression) > LONGEST_TEXT:
         raise MarkerError(
             f"Nvcc(instantiate=[{expression[:80]!r}…]): {len(expression)} characters, and an artifact holds "
-            f"{LONGEST_TEXT - len(_OPTION)}: give its types shorter names, with using"
+            f"{LONGEST_TEXT - len(OF_A_TEMPLATE)}: give its types shorter names, with using"
         )
     return expression.strip()
 

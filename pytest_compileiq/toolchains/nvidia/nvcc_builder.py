@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
     HOST,
     BuildResult,
@@ -32,26 +31,25 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.installed import is_installed, portable
+from pytest_compileiq.toolchains.installed import portable
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
-from pytest_compileiq.toolchains.make_rules import preprocessed
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.baseline import as_one_definition, split_nvcc_flags
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
-from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, environment_of_builds, why_nvcc_is_not_modelled
+from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
+from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,
-    first_error,
     needs_controls,
     several_architectures,
 )
@@ -150,8 +148,8 @@ class NvccBuilder(NvidiaBuilder):
         Raises:
             BuildError: the preprocessor refuses the source.
         """
-        everything = self._dependencies(self.words)
-        own = set(filter(self._is_own, everything))
+        everything = self._reader.everything((*self.words, *self.kernels.words_to_read))
+        own = set(filter(self._reader.is_own, everything))
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
         return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
 
@@ -207,8 +205,6 @@ class NvccBuilder(NvidiaBuilder):
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
-        if self._why_not_modelled(controls) is None:
-            commands.whole_environment, commands.environment = False, environment_of_builds()
         log, code = run(Compilation(commands, partial(self._command, controls), self._code, self.source))
         device = {name: entry.metrics for name, entry in code.items() if name != HOST}
         return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
@@ -226,7 +222,7 @@ class NvccBuilder(NvidiaBuilder):
             partial(self._command, controls),
             names=(*self.kernels.recorded, self.source, self.architecture),
             controls=controls,
-            is_own=self._is_own,
+            is_own=self._reader.is_own,
             rootdir=self.rootdir,
         )
 
@@ -278,28 +274,12 @@ class NvccBuilder(NvidiaBuilder):
         kept = self._cubin(built.path.parent, self.loaded_architecture)
         return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures], self.kernels.named)
 
-    def _digests(self, words: Sequence[str]) -> dict[str, str]:
-        root = self.rootdir.resolve()
-        own = sorted(filter(self._is_own, self._dependencies(words)))
-        return {Path(os.path.relpath(path, root)).as_posix(): sha256_hex(path.read_bytes()) for path in own}
+    def _digests(self, words: Sequence[str]) -> Mapping[str, str]:
+        return self._reader.own((*words, *self.kernels.words_to_read))
 
-    def _is_own(self, path: Path) -> bool:
-        """Whether the project holds this file: what is installed is no part of it, though its environment may be."""
-        if path == (self.rootdir / self.source).resolve():
-            return True  # wherever it lies
-        toolkit, root = Path(self.tool.program).resolve().parents[1] / "include", self.rootdir.resolve()
-        if not path.is_relative_to(root) or path.is_relative_to(toolkit.resolve()):
-            return False
-        return not is_installed(path.relative_to(root).as_posix())
-
-    def _dependencies(self, words: Sequence[str]) -> set[Path]:
-        argv = [self.tool.program, *words, "-M", *self.kernels.words_to_read]
-        finished, read = preprocessed(argv, self.rootdir)
-        if finished.returncode != 0:
-            message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
-            raise BuildError(message, kind="compile", log=finished.output)
-        paths = {(self.rootdir / name).resolve() for name in read}
-        return {path for path in paths if path.is_file()}
+    @property
+    def _reader(self) -> NvccReader:
+        return NvccReader(self.tool.program, self.source, self.rootdir)
 
     def _macros_at_the_end(self, macros: Knobs) -> list[str]:
         words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")

@@ -138,7 +138,6 @@ class PtxasBuilder(PtxasBacked):
         out_dir.mkdir(parents=True, exist_ok=True)
         cubin = out_dir / "kernel.cubin"
         commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
-        commands.whole_environment = self.cacheable(controls).why_not_modelled is not None
         fragment = controls_fragment(self.tool, controls, out_dir)
         argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
         output = commands.run([*argv, "-o", str(cubin)], self.source)

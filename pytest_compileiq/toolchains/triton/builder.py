@@ -17,6 +17,7 @@ from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.environment import deciding
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
@@ -76,6 +77,11 @@ class TritonBuilder(PtxasBacked):
     source: KernelSource
     arguments: Arguments
     place: Place
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that Triton is known to read, and those that the kernel's definition names."""
+        return deciding(self.compiler.name, self.source.variables())
 
     @property
     def knobs_taken(self) -> frozenset[str]:
@@ -221,6 +227,7 @@ class TritonBuilder(PtxasBacked):
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
         return {
+            **self.source.variables(),
             # One is for sm_90 and newer, the other for older ones; for a wrong path Triton silently takes its own.
             "TRITON_PTXAS_BLACKWELL_PATH": self.tool.program,
             "TRITON_PTXAS_PATH": self.tool.program,

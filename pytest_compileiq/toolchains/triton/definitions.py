@@ -81,6 +81,14 @@ class Part:
         """Whether modules may lie inside."""
         return _is_package(self.path)
 
+    def texts(self) -> Iterator[str]:
+        """The literal texts in the needed statements."""
+        nodes = read_source(self.path).nodes
+        for number in self.statements:
+            for node in ast.walk(nodes[number]):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
     def code(self) -> CodeType:
         """The needed statements, compiled in their order; line numbers are those of the file.
 

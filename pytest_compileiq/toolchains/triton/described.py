@@ -47,16 +47,20 @@ def describe(source: KernelSource, arch: str, place: Place) -> Description:
     Raises:
         MarkerError: the kernel's definition cannot be executed, or is none; the message says why.
     """
-    return _describe(source, arch, place, tuple(source.sources(place).items()))
+    variables = tuple(source.variables().items())
+    return _describe(source, arch, place, variables, tuple(source.sources(place).items()))
+
+
+_Pairs = tuple[tuple[str, str], ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str, str], ...]) -> Description:
+def _describe(source: KernelSource, arch: str, place: Place, variables: _Pairs, _: _Pairs) -> Description:
     with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
         home = Path(directory)
         job = home / "job.json"
         job.write_text(json.dumps({**host_job(source, arch, place, home), "describe": True}), encoding="utf-8")
-        commands = host_commands(place, home, _ANSWER_S, {}, forked=True)
+        commands = host_commands(place, home, _ANSWER_S, dict(variables), forked=True)
         try:
             commands.run([str(job)], source.label)
         except BuildError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, wri
 from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
 from pytest_compileiq.toolchains.triton.statements import read_source
 from pytest_compileiq.toolchains.triton.torch_stub import (
+    WARP,
     TargetDriver,
     Undecided,
     answer_for_the_target,
@@ -55,19 +57,25 @@ def main() -> int:
     """Do the job: write ``kernel.ptx``, ``kernel.cubin`` and ``kernel.json``, or ``described.json``."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     sys.path[:0] = job["sys_path"]
-    for name in [name for name in os.environ if name.startswith("PYTEST_")]:
-        del os.environ[name]  # a kernel's file that asks for them would define another kernel than in production
     try:
         remarks = _done(job)
     except MarkerError as error:
-        print(f"{REFUSED}{error}", file=sys.stderr)
+        print(f"{REFUSED}{_raised_at(error, job)}{error}", file=sys.stderr)
         return 1
     except Exception as error:  # Triton's own errors: the parent turns the last line into a sentence
         text = " ".join(str(error).split())
-        print(f"error: {type(error).__name__}: {text[-1500:]}", file=sys.stderr)  # the reason follows the source
+        where = _raised_at(error, job)
+        print(f"error: {type(error).__name__}: {where}{text[-1500:]}", file=sys.stderr)  # the reason follows the source
         return 1
     print("".join(f"{NOTE}{' '.join(remark.split())}\n" for remark in remarks), end="")
     return 0
+
+
+def _raised_at(error: Exception, job: Mapping[str, Any]) -> str:
+    """``k.py, line 5: ``, where the kernel's files raised it; empty where they did not."""
+    files = {str(part.path) for part in _parts(job).values()}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{os.path.relpath(frames[-1].filename, job['sys_path'][1])}, line {frames[-1].lineno}: " if frames else ""
 
 
 def _done(job: Mapping[str, Any]) -> Sequence[str]:
@@ -178,7 +186,7 @@ def _capability(job: Mapping[str, Any]) -> tuple[int, int]:
 def _target(job: Mapping[str, Any]) -> Any:
     from triton.backends.compiler import GPUTarget
 
-    return GPUTarget("cuda", job["capability"], 32)
+    return GPUTarget("cuda", job["capability"], WARP)
 
 
 def _write(job: Mapping[str, Any], name: str, content: object) -> None:

@@ -11,6 +11,7 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.environment import named_in, set_here
 from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.triton.definitions import (
     FOREIGN,
@@ -57,6 +58,10 @@ class KernelSource:
         """
         files = {part.path for part in self.parts().values() if part.statements or part.given} | {self.path}
         return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
+
+    def variables(self) -> dict[str, str]:
+        """Name → value of the environment variables that are set here and that the needed statements name."""
+        return set_here(named_in(text for part in self.parts().values() for text in part.texts()))
 
     @property
     def is_jit_alone(self) -> bool:

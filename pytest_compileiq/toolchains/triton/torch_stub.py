@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -22,6 +23,8 @@ from pytest_compileiq.toolchains.triton.definitions import Part
 TORCH = "torch"
 _OF_A_GPU = "torch.cuda."
 _NAME = "torch.cuda.get_device_name"
+_PROPERTIES = "torch.cuda.get_device_properties"
+WARP = 32  # threads, on every architecture so far
 
 
 class Undecided(MarkerError):
@@ -37,7 +40,7 @@ class UndecidedAttribute(Undecided, AttributeError):
 
 
 def _remedy(of: str) -> str:
-    if of.startswith(_NAME):
+    if of.startswith((_NAME, f"{_PROPERTIES}(…).name")):
         return "which only a GPU can answer: name the one that it is for, as in Triton(…, device='NVIDIA H200')"
     if of.startswith(_OF_A_GPU):
         return "which only a GPU can answer: ask for it in the function that launches the kernel"
@@ -51,12 +54,16 @@ def answers_of(capability: tuple[int, int], device: str | None) -> dict[str, obj
         capability: of the architecture that is compiled for.
         device: the name of the GPU that is compiled for, where the marker gives one.
     """
+    major, minor = capability
+    properties: dict[str, object] = {"warp_size": WARP, "major": major, "minor": minor}
     known: dict[str, object] = {
         "torch.cuda.is_available()": True,
         "torch.cuda.get_device_capability()": capability,
         "torch.version.hip": None,
     }
-    return known if device is None else {**known, f"{_NAME}()": device}
+    if device is not None:
+        known[f"{_NAME}()"] = properties["name"] = device
+    return {**known, **{f"{_PROPERTIES}(…).{name}": value for name, value in properties.items()}}
 
 
 class StandIn(ModuleType):
@@ -96,8 +103,18 @@ class StandIn(ModuleType):
     def _decide(self, *_: object) -> NoReturn:
         raise Undecided(f"the compiled code depends on {self.__name__}", self.__name__)
 
-    __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = _decide
+    __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = __str__ = __format__ = _decide
     __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _decide
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _decide
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = _decide
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __and__ = __rand__ = __xor__ = __rxor__ = _decide
+    __neg__ = __pos__ = __abs__ = __invert__ = __round__ = __trunc__ = __floor__ = __ceil__ = _decide
+
+    def __or__(self, _other: object) -> StandIn:
+        """A type of which an annotation names another beside it."""
+        return self
+
+    __ror__ = __or__
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -145,13 +162,30 @@ def is_installed() -> bool:
 def answer_for_the_target(known: Mapping[str, object]) -> None:
     """Have torch itself answer as the target does, whatever GPU this machine has."""
     importlib.import_module(TORCH)
+    properties = {}
     for question, value in known.items():
         owner, _, name = question.removesuffix("()").rpartition(".")
-        setattr(importlib.import_module(owner), name, _giving(value) if question.endswith("()") else value)
+        if owner == f"{_PROPERTIES}(…)":
+            properties[name] = value
+        else:
+            setattr(importlib.import_module(owner), name, _giving(value) if question.endswith("()") else value)
+    cuda = importlib.import_module(_OF_A_GPU.rstrip("."))
+    cuda.get_device_properties = partial(_Properties, properties, cuda.get_device_properties)  # type: ignore[attr-defined]
 
 
 def _giving(value: object) -> Any:
     return lambda *_, **__: value
+
+
+class _Properties:
+    """A device's: the target's, and for the others those of the GPU that this machine has."""
+
+    def __init__(self, known: Mapping[str, object], ask: Callable[..., object], *which: object) -> None:
+        self._known = known
+        self._ask = partial(ask, *which)
+
+    def __getattr__(self, name: str) -> object:
+        return self._known[name] if name in self._known else getattr(self._ask(), name)
 
 
 class SliceFinder(MetaPathFinder, Loader):
@@ -227,6 +261,15 @@ class TargetDriver:
         """That of the target."""
         return self._capability
 
+    @property
+    def utils(self) -> TargetDriver:
+        """Where Triton asks for properties."""
+        return self
+
+    def get_device_properties(self, _device: int = 0) -> Mapping[str, int]:
+        """Those that every target has."""
+        return _TargetProperties(warpSize=WARP)
+
     def get_active_torch_device(self) -> Any:
         """torch's name of the device."""
         torch: Any = importlib.import_module("torch")
@@ -235,7 +278,16 @@ class TargetDriver:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise MarkerError(
-            f"the kernel's file asks Triton's driver for {name}, which only a GPU can answer, where the kernel is "
-            "defined: move that into the function that launches it"
-        )
+        raise _of_a_gpu(name)
+
+
+class _TargetProperties(dict[str, int]):
+    def __missing__(self, name: str) -> NoReturn:
+        raise _of_a_gpu(name)
+
+
+def _of_a_gpu(name: str) -> MarkerError:
+    return MarkerError(
+        f"the kernel's file asks Triton's driver for {name}, which only a GPU can answer, where the kernel is "
+        "defined: move that into the function that launches it"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -297,7 +298,8 @@ BY_VERSION, BY_NAME = "torch.__version__ >= '2.0'", "'H' in torch.cuda.get_devic
 TORCH = {
     "torch/__init__.py": "from . import cuda, version\n__version__ = '2.14'\n",
     "torch/version.py": "hip, cuda = None, '13'\n",
-    "torch/cuda.py": "def get_device_name(device=None):\n    {answer}\ndef get_device_capability():\n    return 8, 0\n",
+    "torch/cuda.py": "def get_device_name(device=None):\n    {answer}\ndef get_device_capability():\n    return 8, 0\n"
+    "def get_device_properties(device):\n    raise RuntimeError('Found no NVIDIA driver')\n",
 }
 NO_DRIVER, A_NAME = "raise RuntimeError('Found no NVIDIA driver')", "return 'NVIDIA H200'"
 NO_LIBRARY = "...\nraise ImportError('libcudart.so.13: cannot open shared object file')"
@@ -380,3 +382,35 @@ def test_where_triton_is_a_condition_it_is_true_and_said_to_be(tmp_path, build):
     assert width(built) == 128
     assert triton.remarks(built) == ("Triton is installed, so pkg.importing.HAS_TRITON is taken to be true",)
     assert list(triton.sources()) == ["pkg/importing.py", "pkg/k.py"]
+
+
+FUSED = """\
+import os
+import triton
+import triton.language as tl
+
+WIDTH = tl.constexpr(int(os.environ.get("FILL_WIDTH", "64")))
+
+@triton.jit
+def fill(out, x):
+    tl.store(out, tl.load(x) * tl.load(x + 1) + WIDTH)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "moves"),
+    [("FILL_WIDTH", "128", True), ("TRITON_DEFAULT_FP_FUSION", "0", True), ("FILL_DEPTH", "128", False)],
+)
+def test_a_variable_that_triton_or_the_kernel_s_file_reads_is_an_input_and_no_other_is(
+    tmp_path, build, monkeypatch, name, value, moves
+):
+    project = write_files(tmp_path / "project", {"k.py": FUSED})
+    kernel = partial(
+        builder, project, "k.py::fill", signature={"out": "*fp32", "x": "*fp32"}, constexprs={}, arguments={}
+    )
+    before, _ = build(kernel())
+    monkeypatch.setenv(name, value)
+    here = kernel()
+    after, _ = build(here)
+    assert (before.digest != after.digest) is moves
+    assert here.environment == ({name: value} if moves else {})

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import BuildResult
+from pytest_compileiq.model import BuildResult, Compiler
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.toolchains.base import Builder
 
@@ -19,6 +19,8 @@ CONFIGS = Space.from_mapping({"config": choice(["A=1", "A=2"])})
 
 class Bare(Builder):
     """One of which nothing is asked but what a compiler without anything of the kind answers."""
+
+    compiler = Compiler("bare", "1", "bare 1", ("bare",))
 
 
 Bare.__abstractmethods__ = frozenset()

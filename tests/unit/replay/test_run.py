@@ -162,6 +162,17 @@ def test_another_driver_than_the_claims_is_told(project, monkeypatch, driver, sa
     assert not told or told[0].startswith("proven under driver unknown, measured now under 580.65.06;")
 
 
+def test_another_environment_of_the_run_is_told_and_refutes_nothing(project, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    report, _ = project.replay()
+    (told,) = [note for note in report.notes if "environment" in note]
+    assert report.verdict == "PROVEN"
+    assert told == "measured in another environment than proven: OMP_NUM_THREADS was not set and is '3'"
+    slower, _ = project.replay(FakePool(seconds=lambda controls: 1e-3))
+    assert (slower.verdict, slower.ends) == ("INCONCLUSIVE", ())
+    assert "--tune-budget=0" in slower.remedy
+
+
 def test_a_gate_that_was_wrong_too_often_on_this_machine_is_told(project):
     (project.root / ".compileiq").mkdir(exist_ok=True)
     counts = {find_device_or_none("cpu").name: {"trials": 50, "proven": 9, "alpha": 0.01}}

@@ -51,12 +51,14 @@ ROWS = {
     "the compiler's build, same code": (replace(SAME, compiler=compiler(version="12.3.0")), [("compiler", Effect.NOTED, "12.3.0")]),
     "the compiler's build, other code": (replace(SAME, compiler=compiler(version="12.3.0"), baseline=OTHER_CODE), [("compiler", Effect.STALE, "12.3.0")]),
     "the benchmark": (replace(SAME, fingerprint=fingerprint(benchmark="1" * 64)), [("benchmark", Effect.STALE, "the benchmark changed")]),
-    "same inputs, other code": (replace(SAME, tuned=OTHER_CODE), [("code", Effect.STALE, "not reproducible")]),
-    "the tuned arm is missing": (replace(SAME, tuned=None), [("code", Effect.STALE, "not reproducible")]),
+    "the environment, same code": (replace(SAME, fingerprint=fingerprint(environment={"A": "1"})), [("environment", Effect.COSMETIC, "A was not set and is '1': the machine code is the same")]),
+    "the environment, other code": (replace(SAME, fingerprint=fingerprint(environment={"A": "1"}), tuned=OTHER_CODE), [("environment", Effect.STALE, "A was not set and is '1': the machine code is another, in k")]),
+    "same inputs, other code": (replace(SAME, tuned=OTHER_CODE), [("unexplained", Effect.STALE, "every recorded input is the same")]),
+    "the tuned arm is missing": (replace(SAME, tuned=None), [("unexplained", Effect.STALE, "every recorded input is the same")]),
     "same code, other numbers": (replace(SAME, baseline={"k": CodeDigest("e" * 64, {"code_bytes": 9999})}), [("code", Effect.STALE, "code_bytes 10 of k (baseline arm), whose machine code has 9999")]),
     "same code, more numbers": (replace(SAME, tuned={"k": CodeDigest("f" * 64, {"calls": 1})}), []),
     "other numbers of another compiler": (replace(SAME, compiler=compiler(version="12.3.0"), baseline={"k": CodeDigest("e" * 64, {"code_bytes": 9999})}), [("compiler", Effect.NOTED, "12.3.0")]),
-    "an entry appears": (replace(SAME, baseline={**SAME.baseline, "b": CodeDigest("9" * 64)}), [("code", Effect.STALE, "in b")]),
+    "an entry appears": (replace(SAME, baseline={**SAME.baseline, "b": CodeDigest("9" * 64)}), [("unexplained", Effect.STALE, "in b")]),
 }  # fmt: skip
 
 

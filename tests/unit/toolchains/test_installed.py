@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sysconfig
+
 import pytest
 
-from pytest_compileiq.toolchains.installed import is_installed, portable
+from pytest_compileiq.toolchains.installed import is_installed, located, portable
 
 TORCH = "site-packages/torch/include"
 
@@ -47,3 +49,10 @@ def test_what_is_installed_is_told_by_its_path(path: str, expected: bool) -> Non
 def test_a_recorded_word_does_not_say_where_an_environment_lies(word: str, recorded: str) -> None:
     assert portable(word) == recorded
     assert portable(recorded) == recorded, "a recorded command is what it is"
+
+
+@pytest.mark.parametrize("name", ["purelib", "include"])
+def test_a_recorded_word_is_located_where_this_environment_has_its_packages(name: str) -> None:
+    word = f"-I{sysconfig.get_path(name)}/torch/include"
+    assert portable(word) != word and located(portable(word)) == word
+    assert located("-I.../no-packages") == "-I.../no-packages"

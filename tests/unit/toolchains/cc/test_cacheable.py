@@ -218,13 +218,14 @@ def test_a_script_around_gcc_is_not_modelled(root):
         builder(root, compiler="./gcc").cacheable(None).question()
 
 
-def test_a_wrapper_keeps_the_whole_environment(root, monkeypatch):
-    monkeypatch.setenv("WRAPPERS_OWN", "kept")
+def test_a_wrapper_sees_no_more_of_the_environment_than_gcc_does(root, monkeypatch):
+    monkeypatch.setenv("WRAPPERS_OWN", "kept out")
+    monkeypatch.setenv("CPATH", "/seen")
     wrapper = root / "kernels" / "gcc"
-    wrapper.write_text(f'#!/bin/sh\necho "$WRAPPERS_OWN" > {root}/seen\nexec {shutil.which("gcc")} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\necho "$WRAPPERS_OWN$CPATH" > {root}/seen\nexec {shutil.which("gcc")} "$@"\n')
     wrapper.chmod(0o755)
     builder(root, compiler="./gcc").build(None, root / "out", timeout_s=60)
-    assert (root / "seen").read_text() == "kept\n"
+    assert (root / "seen").read_text() == "/seen\n"
 
 
 def test_a_compiler_by_another_name_is_not_modelled(root):

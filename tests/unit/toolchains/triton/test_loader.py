@@ -15,5 +15,8 @@ def test_the_driver_answers_for_the_target_and_refuses_what_only_a_gpu_knows():
         (9, 0),
         0,
     )
-    with pytest.raises(MarkerError, match="asks Triton's driver for utils, which only a GPU can answer"):
-        _ = driver.utils
+    assert driver.utils.get_device_properties(0)["warpSize"] == 32
+    with pytest.raises(MarkerError, match="asks Triton's driver for max_shared_mem, which only a GPU can answer"):
+        _ = driver.utils.get_device_properties(0)["max_shared_mem"]
+    with pytest.raises(MarkerError, match="asks Triton's driver for launcher_cls, which only a GPU can answer"):
+        _ = driver.launcher_cls

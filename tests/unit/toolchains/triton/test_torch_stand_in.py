@@ -20,7 +20,8 @@ from tests.files import write_files
 
 INSTALLED = {
     "torch/__init__.py": "from . import cuda, version\n__version__ = '2.14'\n",
-    "torch/cuda.py": "def is_available():\n    return False\ndef get_device_name(device=None):\n    raise RuntimeError\n",
+    "torch/cuda.py": "def is_available():\n    return False\ndef get_device_name(device=None):\n    raise RuntimeError\n"
+    "class get_device_properties:\n    def __init__(self, device):\n        self.major, self.multi_processor_count = 8, 108\n",
     "torch/version.py": "hip = '7.0'\n",
 }
 
@@ -43,7 +44,22 @@ def test_what_is_read_of_it_can_be_named_called_subclassed_and_be_a_key(torch):
 
 @pytest.mark.parametrize(
     "decide",
-    [bool, int, len, list, lambda one: one > 8, lambda one: one == "12.4", lambda one: one[0], lambda one: "a" in one],
+    [
+        bool,
+        int,
+        len,
+        list,
+        str,
+        abs,
+        "{}".format,
+        lambda one: one > 8,
+        lambda one: one == "12.4",
+        lambda one: one[0],
+        lambda one: "a" in one,
+        lambda one: 2 * one,
+        lambda one: one // 2,
+        lambda one: 2**one,
+    ],
 )
 def test_whatever_would_decide_on_what_is_compiled_names_the_package_and_the_remedy(torch, decide):
     with pytest.raises(
@@ -59,6 +75,12 @@ def test_the_target_answers_for_its_capability_and_the_marker_for_its_name():
     torch = StandIn("torch", answers_of((9, 0), "NVIDIA H200"))
     assert torch.cuda.get_device_capability(0) == (9, 0)
     assert "H200" in torch.cuda.get_device_name(0)
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    assert (properties.warp_size, properties.major, properties.name) == (32, 9, "NVIDIA H200")
+
+
+def test_the_types_of_an_annotation_may_be_joined(torch):
+    assert (torch.Tensor | None) is torch.Tensor and (None | torch.Tensor) is torch.Tensor
 
 
 @pytest.mark.parametrize(
@@ -69,8 +91,12 @@ def test_the_target_answers_for_its_capability_and_the_marker_for_its_name():
             r"get_device_name\(…\), .* Triton\(…, device='NVIDIA H200'\)$",
         ),
         (
-            lambda torch: torch.cuda.get_device_properties(0).major > 8,
-            r"get_device_properties\(…\)\.major, which only a GPU can answer: ask for it in the function that launches",
+            lambda torch: torch.cuda.get_device_properties(0).multi_processor_count > 8,
+            r"\.multi_processor_count, which only a GPU can answer: ask for it in the function that launches",
+        ),
+        (
+            lambda torch: f"{torch.cuda.get_device_properties(0).name}",
+            r"get_device_properties\(…\)\.name, .* Triton\(…, device='NVIDIA H200'\)$",
         ),
     ],
 )
@@ -118,3 +144,5 @@ def test_torch_itself_answers_as_the_target_does():
     torch = importlib.import_module("torch")
     assert (torch.cuda.is_available(), torch.version.hip, torch.__version__) == (True, None, "2.14")
     assert (torch.cuda.get_device_capability(0), torch.cuda.get_device_name(device=0)) == ((10, 0), "NVIDIA B200")
+    properties = torch.cuda.get_device_properties(0)
+    assert (properties.warp_size, properties.major, properties.multi_processor_count) == (32, 10, 108)
