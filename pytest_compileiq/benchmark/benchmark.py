@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Struct
 
+from pytest_compileiq.benchmark import spaces
 from pytest_compileiq.benchmark.afar import HERE, Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
@@ -19,8 +20,6 @@ from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.given import given_to
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
-from pytest_compileiq.benchmark.spaces import check_names as check_space_names
-from pytest_compileiq.benchmark.spaces import parts_of, space_of
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
@@ -46,7 +45,7 @@ from pytest_compileiq.toolchains.base import (
 from pytest_compileiq.toolchains.environment import kept_out
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
-from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of, params_in
+from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
 if TYPE_CHECKING:
@@ -176,11 +175,11 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         Raises:
             MarkerError: the marker's space or its predicates are not usable, or there is none.
         """
-        space = space_of(self.spec.space, self.builder, self.nodeid)
+        space = spaces.space_of(self.spec.space, self.builder, self.nodeid)
         check_names(gene.name for gene in space.knob_genes)
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
-            space = space.bounded(Where(predicates, self.baseline_knobs(space)))
+            space = space.bounded(Where(predicates, spaces.baseline_values(self.builder, space)))
         return space
 
     @cached_property
@@ -259,9 +258,18 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             MarkerError: there is no such space; or a predicate reads a knob that does not exist or may be off, fails,
                 or leaves nothing of the space.
         """
-        check_space_names(self.spec.space, self.builder, self.nodeid)
+        spaces.check_names(self.spec.space, self.builder, self.nodeid)
         if self.spec.where:
             _ = self.declared_space
+
+    def rendered(self, candidate: Candidate) -> ControlsFile:
+        """The controls of ``candidate``, without the knobs that have the baseline's value.
+
+        Raises:
+            MarkerError: the compiler takes no such knob.
+        """
+        knobs = spaces.without_baseline_values(candidate.knobs, self.declared_space, self.builder)
+        return self.builder.render(replace(candidate, knobs=knobs))
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
         """Why ``controls`` are not of the test's space, or None when they are."""
@@ -271,7 +279,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             return "they hold an ACF, and the space has named knobs only"
         if not is_acf and space.opaque is not None and not space.genes:
             return f"they hold no ACF, and the space is {space.opaque}"
-        return space.why_not(controls.knobs)
+        return space.why_not(spaces.with_baseline_values(controls.knobs, space, self.builder))
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -333,15 +341,8 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
     @property
     def _own_options(self) -> Sequence[Gene]:
         """The compiler's options in the marker's own spaces."""
-        own = [Space.from_mapping(part) for part in parts_of(self.spec.space) if isinstance(part, Mapping)]
+        own = [Space.from_mapping(part) for part in spaces.parts_of(self.spec.space) if isinstance(part, Mapping)]
         return [gene for space in own for gene in space.knob_genes if gene.name.startswith("-")]
-
-    def baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
-        """The values that knobs of ``space`` have in the baseline, and so in candidates that leave them off."""
-        baseline = params_in(self.builder, {})
-        params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}
-        with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
-        return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
 
 
 def _few(values: Sequence[KnobValue]) -> Sequence[KnobValue]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import CONTROL_CLASSES, ControlClass
+from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, Knobs, KnobValue
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import BaseSpace, Builder
+from pytest_compileiq.toolchains.macros import macro_of, params_in
 
 _BASES: Sequence[BaseSpace] = ("default", "options")
 
@@ -47,6 +48,35 @@ def space_of(given: object, builder: Builder, nodeid: str) -> Space:
     return Space.merge(
         _with_classes(base, classes, builder, nodeid), *(_space(part, builder, nodeid) for part in others)
     )
+
+
+def baseline_values(builder: Builder, space: Space) -> dict[str, KnobValue]:
+    """The values that knobs of ``space`` have in the baseline, and so in candidates that leave them off."""
+    baseline = params_in(builder, {})
+    params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}
+    with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
+    return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
+
+
+def is_same_value(known: KnobValue | None, value: KnobValue) -> bool:
+    """Whether a knob has the value that is known: 1 and True differ."""
+    return type(known) is type(value) and known == value
+
+
+def without_baseline_values(knobs: Knobs, space: Space, builder: Builder) -> Knobs:
+    """``knobs`` without those at the baseline's value; a group that is on as a whole stays whole."""
+    known = baseline_values(builder, space)
+    alone = {gene.name for gene in space.knob_genes if gene.parent is None}
+    return {
+        name: value for name, value in knobs.items() if name not in alone or not is_same_value(known.get(name), value)
+    }
+
+
+def with_baseline_values(knobs: Knobs, space: Space, builder: Builder) -> Knobs:
+    """``knobs`` with what the space always has and they leave to the baseline."""
+    known = baseline_values(builder, space)
+    always = (gene.name for gene in space.knob_genes if gene.parent is None and gene.knockout_prob == 0)
+    return {**{name: known[name] for name in always if name in known}, **knobs}
 
 
 def _with_classes(base: BaseSpace | None, classes: Sequence[ControlClass], builder: Builder, nodeid: str) -> Space:

@@ -37,7 +37,7 @@ def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from
         raise Stop(Verdict.CORRUPT, str(error), "name an artifact's .toml") from error
     if reason := benchmark.why_outside(candidate):
         raise Stop(Verdict.CORRUPT, f"{start_from}: outside the test's space: {reason}", "name other controls")
-    return benchmark.builder.render(candidate)
+    return benchmark.rendered(candidate)
 
 
 def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, seed: int) -> None:

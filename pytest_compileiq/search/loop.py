@@ -222,7 +222,7 @@ class Search:
             number, done = self.brief.journal.asked(wanted, candidates, state), {}
         self._begun += len(candidates)
         left = _left(candidates, done).values()
-        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in left]
+        rendered = [self.brief.benchmark.rendered(candidate) for candidate in left]
         return _Asked(number, candidates, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _asked_for(self, wanted: int) -> list[Candidate]:
@@ -280,7 +280,7 @@ class Search:
             self.tally.fail(evaluated.failure, evaluated.reason)
         self.tally.duplicates += evaluated.duplicate
         if evaluated.digest:
-            controls = self.brief.benchmark.builder.render(candidate)
+            controls = self.brief.benchmark.rendered(candidate)
             key = key_of(self.brief.benchmark, controls, evaluated.digest)
             self.twins.setdefault(key, []).append(controls.knobs)
             if evaluated.duplicate:

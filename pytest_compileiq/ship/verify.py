@@ -22,6 +22,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
+_APPLIED = "apply-controls"  # in ptxas's command where it got an ACF
 _MOST_LISTED = 10  # functions listed in one sentence
 
 
@@ -136,6 +137,8 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
         if rivals:
             met |= rivals.keys()
             findings.append(_compare_entry(kernel, rivals))
+        elif told := _beyond_the_proven(kernel, artifacts):
+            lines.append(told)
     unknown = len(contents.kernels) - len(findings)
     findings += _missing(contents, artifacts, renamed, met, shown)
     lines += _sentences(findings)
@@ -149,6 +152,26 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
         named_here = ", ".join(first_of(sorted(held), _MOST_LISTED)) or "no entry function"
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
     return Verified(lines, findings, unknown)
+
+
+def _beyond_the_proven(kernel: Kernel, artifacts: Artifacts) -> Sentence | None:
+    """What to say of a kernel for an architecture that its artifacts do not cover: it may have their controls.
+
+    Controls reach every architecture of a command. ptxas notes an ACF and its own options, and no option of nvcc's.
+    """
+    for key, artifact in artifacts.items():
+        entries = {entry.partition("@")[0] for entry in artifact.code}
+        controls = artifact.controls if artifact.outcome == "tuned" and kernel.architecture != HOST else None
+        if controls is None or kernel.entry not in entries:
+            continue
+        here, proven = f"{kernel.path}: {kernel.entry} ({kernel.architecture})", Target(artifact.target).architecture
+        if controls.kind == "blob" and _APPLIED in kernel.command:
+            said = f"{here} was compiled with an ACF, and {_label(key)} is proven for {proven} alone"
+            return Sentence(Match.DIFFERS, f"{said}: compile other architectures by a command of their own")
+        if controls.knobs and deploy(artifact).is_for_several:
+            said = f"whether {here} has the controls of {_label(key)}, proven for {proven} alone, cannot be seen"
+            return Sentence(Match.CANNOT_TELL, f"{said}: give a file of {proven} alone")
+    return None
 
 
 def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> Comparison:
@@ -311,7 +334,8 @@ def _tally(cache: Path, verified: Verified) -> Iterator[Sentence]:
     if count := len(verified.findings) - standings["missing"] + verified.unknown:
         parts = [f"{standings[standing]} {standing}" for standing in ("proven", "baseline", "neither")]
         yield Sentence(
-            Match.RIGHT, f"{cache}: of {count} kernels {', '.join(parts)}, {verified.unknown} of no artifact"
+            verdict(verified.lines),
+            f"{cache}: of {count} kernels {', '.join(parts)}, {verified.unknown} of no artifact",
         )
 
 

@@ -10,6 +10,7 @@ from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue
+from pytest_compileiq.benchmark.spaces import baseline_values, is_same_value
 from pytest_compileiq.model import (
     Arm,
     BuildResult,
@@ -61,7 +62,7 @@ class Parts:
     def count(self, controls: ControlsFile | None) -> int:
         """How many controls say something else than the baseline; an ACF is one."""
         knobs = controls.knobs if controls else {}
-        differing = [name for name, value in knobs.items() if not _same(self._baseline.get(name), value)]
+        differing = [name for name, value in knobs.items() if not is_same_value(self._baseline.get(name), value)]
         return len(differing) + (controls is not None and controls.kind == "blob")
 
     def knobs_of(self, part: Part) -> Knobs:
@@ -71,7 +72,7 @@ class Parts:
     def without(self, left_out: Collection[Part]) -> ControlsFile | None:
         """The controls without some parts; None where nothing that differs from the baseline is left."""
         candidate = self._candidate(left_out)
-        controls = self.benchmark.builder.render(candidate)
+        controls = self.benchmark.rendered(candidate)
         return controls if self.count(controls) else None
 
     def why_not(self, left_out: Collection[Part]) -> str | None:
@@ -95,7 +96,7 @@ class Parts:
         if gene.parent is not None:
             return Part(tuple(other.name for other in self._genes if self._is_below(other, gene.parent)))
         known = self._baseline.get(gene.name)
-        is_usable = known is not None and not _same(known, self.controls.knobs[gene.name])
+        is_usable = known is not None and not is_same_value(known, self.controls.knobs[gene.name])
         return Part((gene.name,)) if is_usable else None
 
     def _is_below(self, gene: Gene, switch: int) -> bool:
@@ -112,15 +113,11 @@ class Parts:
 
     @cached_property
     def _baseline(self) -> Mapping[str, KnobValue]:
-        return self.benchmark.baseline_knobs(self.benchmark.space)
+        return baseline_values(self.benchmark.builder, self.benchmark.space)
 
 
 def _is_always_on(gene: Gene) -> bool:
     return gene.knockout_prob == 0 and gene.parent is None
-
-
-def _same(known: KnobValue | None, value: KnobValue) -> bool:
-    return type(known) is type(value) and known == value
 
 
 @dataclass(frozen=True)

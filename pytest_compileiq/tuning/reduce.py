@@ -4,7 +4,8 @@ It begins with the few that the search shows to matter: most controls of a winne
 all of it takes fewer builds and samples to see than that each of the others does none. What changes no machine code
 goes from these by builds alone. Then delta debugging drops what brings nothing: exactly, where objectives are counted,
 and by sequential paired tests where they are measured. Each set is held to the winner as it was found, since losses
-against the step before would add up. What is not decided in time stays.
+against the step before would add up. What is not decided in time is tried together, and stays where that costs more
+than the budget.
 
 Nothing that is sampled here enters a claim: the smallest set is proven in other processes, beside the winner that it
 was made of, and ``proof.smaller`` compares the two there.
@@ -29,6 +30,8 @@ RESERVED = 0.05  # of the search's time, in which what stayed undecided, or is s
 GENEROUS = 2.0  # budgets that the few may seem to lose before they are held to one: one block is a rough guess
 FLOOR_S = 6.0  # of the time bound, so that short searches can reduce at all
 IDLE_S = 6.0  # of that, so that a winner of a short search has nothing idle in it, on a busy machine too
+TOGETHER = 0.1  # of the search's time, in which what stayed undecided alone is tried together
+TOGETHER_S = 6.0  # of that
 AT_ONCE = 8  # parts that are tried for machine code before what is idle among them goes
 Width = Callable[[Knobs], int]
 
@@ -93,6 +96,10 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
         left = _screened(last, [part for part in in_order if part in smallest]).kept
         lean, smallest = left if lean == smallest else lean, left
         seconds += last.seconds
+    if trial.undecided(smallest):
+        trial = trial.with_more_time(max(TOGETHER * bench.search_s, TOGETHER_S))
+        smallest = _without_undecided(trial, in_order, smallest)
+        seconds += trial.seconds
     sizes = winner.controls, trial.controls(lean), trial.controls(smallest)
     return Reduced(
         *sizes,
@@ -210,6 +217,13 @@ def _without_useless(trial: Trial, in_order: Sequence[Part], screened: _Screened
     useless = [part for part in in_order if part in lean and trial.guess(screened.alone[part])]
     left = _dropped(trial.holds, lean, useless, trial.expect)
     return frozenset(ddmin([[part] for part in in_order if part in left], trial.holds, expect=trial.expect))
+
+
+def _without_undecided(trial: Trial, in_order: Sequence[Part], kept: Kept) -> Kept:
+    """Without those that alone could not be told from none: all together, then by halves, against one budget."""
+    names = trial.undecided(kept)
+    open_ = [part for part in in_order if part in kept and "".join(part.knobs[:1]) in names]
+    return _dropped(trial.holds, kept, open_, trial.expect)
 
 
 def _dropped(

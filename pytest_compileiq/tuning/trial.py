@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 
@@ -60,6 +60,13 @@ class Trial:
         """Timed metric → the largest loss, by the gain that the play-off saw."""
         gains = zip(self.bench.benchmark.objectives, self.winner.scores, strict=True)
         return {objective.metric: loss_budget(-score) for objective, score in gains if not objective.exact}
+
+    def with_more_time(self, bound_s: float) -> Trial:
+        """One that goes on for ``bound_s`` seconds, and knows what was decided."""
+        decided: dict[Kept, bool | None] = {
+            kept: verdict for kept, verdict in self._verdicts.items() if verdict is not None
+        }
+        return replace(self, bound_s=bound_s, _started=time.monotonic(), _verdicts=decided)
 
     def controls(self, kept: Kept) -> ControlsFile:
         """The winner with these parts alone."""

@@ -427,15 +427,24 @@ def test_every_kind_of_binary_tells_the_acf_from_none_and_from_another(kind, cud
         assert said in capsys.readouterr().out
 
 
+@needs.nvcc
+def test_an_object_of_relocatable_device_code_is_looked_into(cuda_project, capsys):
+    nvcc(cuda_project, "-rdc=true", "-c", str(KERNELS / "attention.cu"), "-o", "made.o")
+    assert verify("made.o", "cuda-attention") == 1
+    assert "attention (sm_90a) is " in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @needs.nvcc
-def test_a_program_of_several_architectures_is_judged_by_those_that_were_proven(cuda_project, capsys):
+def test_controls_that_reached_an_architecture_they_were_not_proven_for_are_no_proven_code(cuda_project, capsys):
     (cuda_project.root / "main.cu").write_text(f'#include "{KERNELS / "attention.cu"}"\nint main() {{}}\n')
     shutil.copy(next((REPOSITORY / "acf/cuda-attention").glob("*.acf")), cuda_project.root / "used.acf")
     words = ["-gencode=arch=compute_80,code=[sm_80,compute_80]", "-Xptxas=--apply-controls=used.acf", "main.cu"]
     nvcc(cuda_project, *words, "-o", "program")
-    assert verify("program") == 0
-    assert capsys.readouterr().out.count("attention") == 2  # one line: the entry and its artifact
+    assert verify("program") == 1
+    proven, other = sorted(capsys.readouterr().out.splitlines(), reverse=True)
+    assert proven.startswith("right: program: attention (sm_90a) is the proven code of cuda-attention")
+    assert other.startswith("differs: program: attention (sm_80) was compiled with an ACF, and cuda-attention")
     cuda_project.run(
         "nvcc", "-gencode=arch=compute_80,code=compute_80", "-shared", "-Xcompiler=-fPIC", "main.cu", "-o", "ptx.so"
     )

@@ -33,7 +33,7 @@ _MEMBER = struct.Struct(
     "<HHIQI"
 )  # kind, version, bytes of this header, bytes stored, bytes of these that are compressed
 _CUBIN_KIND = 2
-_SECTION = ".nv_fatbin"  # __nv_relfatbin holds code that is not linked yet
+_SECTIONS = (".nv_fatbin", "__nv_relfatbin")  # the latter holds code that is not linked yet, as of nvcc -rdc=true -c
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def fatbin_of(data: bytes, path: Path) -> bytes | None:
     if data.startswith(CONTAINER_MAGIC):
         return data
     try:
-        section = ELFFile(BytesIO(data)).get_section_by_name(_SECTION)
+        file = ELFFile(BytesIO(data))
+        section = next(filter(None, map(file.get_section_by_name, _SECTIONS)), None)
         return section.data() if section else None
     except (ELFError, ValueError, struct.error, UnicodeDecodeError, KeyError) as error:
         message = f"{path}: neither a cubin, a fat binary, nor an ELF library, program or object: {error}"
@@ -136,6 +137,7 @@ class Kernel:
         sha256: the digest of its machine code, computed as at tuning.
         others: the digests that it has otherwise: host code in one build of all objects given, where hidden functions
             count, and where inline functions are entries that an artifact stands for; device code alone.
+        command: ptxas's, as it notes it; empty of host code.
     """
 
     path: Path
@@ -144,6 +146,7 @@ class Kernel:
     sha256: str
     others: frozenset[str] = frozenset()
     is_separate: bool = False
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def _device_code(path: Path, fatbin: bytes) -> Contents:
             for file, data in zip(extracted, cubins, strict=True):
                 file.write_bytes(data or b"")
         linked = [file for file in extracted if file.read_bytes()[_TYPE] != _ET_REL.to_bytes(2, "little")]
-        return Contents(tuple(kernel for file in linked for kernel in _kernels(file, path)))
+        return Contents(tuple(kernel for file in linked or extracted for kernel in _kernels(file, path)))
 
 
 def _host_code(path: Path, data: bytes, namings: _Namings) -> Contents:
@@ -267,7 +270,8 @@ def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
-        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset(code.former), read.is_separate)
+        architecture, others = named[1] if named else UNKNOWN, frozenset(code.former)
+        yield Kernel(path, architecture, entry, code.sha256, others, read.is_separate, read.command)
 
 
 def _is_cubin(data: bytes) -> bool:

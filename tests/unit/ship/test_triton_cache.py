@@ -56,7 +56,8 @@ def counted(applied: int, refused: int = 0) -> dict:
 def test_every_cached_kernel_is_proven_baseline_neither_or_of_no_artifact(verify):
     lines = verify(["proven", "proven", "baseline", "neither"])
     assert "of 5 kernels 2 proven, 1 baseline, 1 neither, 1 of no artifact" in lines[-1].message
-    assert verdict(lines) is Match.DIFFERS
+    assert lines[-1].verdict is verdict(lines) is Match.DIFFERS
+    assert verify(["proven"])[-1].verdict is Match.RIGHT
 
 
 @pytest.mark.parametrize(

@@ -19,3 +19,29 @@ def test_compare_code_of_neither_arm_says_that_it_is_relocatable(is_separate):
     (finding,) = found.findings
     assert finding.verdict is Match.DIFFERS
     assert finding.what == f"neither proven arm of k ({target}){'; other code: -rdc' if is_separate else ''}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "command", "verdict"),
+    [
+        ("blob", "ptxas -arch sm_80 --apply-controls k.acf", Match.DIFFERS),
+        ("blob", "ptxas -arch sm_80", None),
+        ("options", "ptxas -arch sm_80", Match.CANNOT_TELL),  # an option of nvcc's leaves no trace
+    ],
+)
+def test_compare_of_another_architecture_tells_controls_that_were_not_proven_for_it(kind, command, verdict):
+    target = "sm_90a-nvcc13.3"
+    made = make_artifact(target=target)
+    knobs = {} if kind == "blob" else {"--use_fast_math": ""}
+    made = made.model_copy(
+        update={
+            "compiler": made.compiler.model_copy(update={"name": "nvcc"}),
+            "controls": made.controls.model_copy(update={"kind": kind, "knobs": knobs}),
+        }
+    )
+    other = Kernel(Path("k.fatbin"), "sm_80", "k", "0" * 64, command=command)
+    proven = Kernel(Path("k.fatbin"), "sm_90a", "k", made.code["k"].tuned.sha256)
+    found = compare(Contents((proven, other)), {("k", target): made}, "k.fatbin", named=False)
+    verdicts = [line.verdict for line in found.lines if "sm_80" in line.message]
+    assert verdicts == ([] if verdict is None else [verdict])
+    assert [line.verdict for line in found.lines if "(sm_90a) is the proven code" in line.message] == [Match.RIGHT]

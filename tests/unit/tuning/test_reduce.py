@@ -147,7 +147,7 @@ class WithDefaults(FakeBuilder):
         return {"block": 64, "warps": 4, "stages": 2}
 
 
-def test_a_parameter_that_is_always_there_gets_the_baselines_value_back(project):
+def test_a_parameter_at_the_baselines_value_is_no_control_though_the_space_always_has_it(project):
     space = {
         "block": choice([32, 64, 128]), "warps": choice([2, 4]), "stages": choice([1, 2, 3], knockout_prob=0.1),
         **flags("-fast"),
@@ -162,12 +162,19 @@ def test_a_parameter_that_is_always_there_gets_the_baselines_value_back(project)
 
     made = project(space)
     made.tune(FakePool(seconds=seconds), WithDefaults(code=no_code), evaluations=40)
-    assert made.stored.controls.knobs == {"block": 128, "warps": 4, "-fast": ""}
+    assert made.stored.controls.knobs == {"block": 128, "-fast": ""}
     assert made.stored.reduction.after == 2
     assert {entry.knobs for entry in made.stored.attribution.without} == {("block",), ("-fast",)}
+    assert made.benchmark(WithDefaults(code=no_code)).why_outside(Candidate(made.stored.controls.knobs)) is None
 
 
 def without_time(monkeypatch):
+    alone_without_time(monkeypatch)
+    monkeypatch.setattr(reduce, "TOGETHER", 0.0)
+    monkeypatch.setattr(reduce, "TOGETHER_S", 0.0)
+
+
+def alone_without_time(monkeypatch):
     monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
     monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
 
@@ -195,6 +202,14 @@ def test_nothing_that_changes_no_machine_code_is_stored_even_where_the_time_is_o
     reduction = made.stored.reduction
     assert (reduction.by_code, reduction.by_objective, reduction.undecided) == (5, 0, len(USELESS))
     assert "idle" not in {entry.standing for entry in made.stored.attribution.without}
+
+
+def test_what_there_was_no_time_for_alone_is_tried_together(project, monkeypatch):
+    alone_without_time(monkeypatch)
+    made = project()
+    made.tune()
+    assert made.knobs == set(EFFECTS)
+    assert (made.stored.reduction.by_objective, made.stored.reduction.undecided) == (len(USELESS), 0)
 
 
 @pytest.mark.parametrize("wider", ["-one", "-other"])
