@@ -16,7 +16,7 @@ from pytest_compileiq.rules.stats import Floats, paired_p
 
 Item = TypeVar("Item")
 
-LOOKS = (2, 4, 8, 16)  # pairs of blocks after which a set of controls is judged
+LOOKS = (4, 8, 16, 32)  # pairs of blocks after which a set of controls is judged
 LEVEL = 0.05  # of one set of controls, split over the looks; and of the comparison on the proof's samples
 _LOSS_SHARE = 0.05
 _LEAST_LOSS = 0.003

@@ -20,7 +20,8 @@ from pytest_compileiq.tuning.leave_out import Bench, Part, Parts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 Kept = frozenset[Part]
-ENOUGH = LOOKS[1]  # pairs of blocks after which a mean says something
+AIM = 0.5  # of a budget: the smallest of many sets seems better than it is, and the proof holds it to all of it
+ENOUGH = LOOKS[0]  # pairs of blocks after which a mean says something
 
 
 @dataclass
@@ -60,6 +61,11 @@ class Trial:
         """Timed metric → the largest loss, by the gain that the play-off saw."""
         gains = zip(self.bench.benchmark.objectives, self.winner.scores, strict=True)
         return {objective.metric: loss_budget(-score) for objective, score in gains if not objective.exact}
+
+    @cached_property
+    def _aims(self) -> Mapping[str, float]:
+        """As ``budgets``, the part of them that may be used up here."""
+        return {metric: AIM * budget for metric, budget in self.budgets.items()}
 
     def with_more_time(self, bound_s: float) -> Trial:
         """One that goes on for ``bound_s`` seconds, and knows what was decided."""
@@ -113,7 +119,7 @@ class Trial:
             return False
 
     def holds(self, kept: Kept) -> bool:
-        """Whether these parts alone are surely as good as the winner, within the budget, and correct."""
+        """Whether these parts alone are surely as good as the winner, within their part of the budget, and correct."""
         if kept not in self._verdicts:
             self._verdicts[kept] = self._verdict(kept)
         return self._verdicts[kept] is True
@@ -143,10 +149,10 @@ class Trial:
         return verdict
 
     def _measured(self, kept: Kept) -> bool | None:
-        """Sequentially: whether every objective on every workload is within its budget; True without timed ones.
+        """Sequentially: whether every objective on every workload is within its aim; True without timed ones.
 
-        What is still open in the end, and seems to lose no more than half the budget, is taken: the proof decides on
-        more samples. What seems to lose more than all of it is given up for another set.
+        What is still open in the end, and seems to lose no more than half of it, is taken: the proof decides on more
+        samples. What seems to lose more than all of it is given up for another set.
         """
         rows: Rows = {}
         if not self.bench.benchmark.timed_objectives:
@@ -157,7 +163,7 @@ class Trial:
             pairs += 1
             if pairs in LOOKS or not self.bench.varies:
                 verdicts = [self._compared(objective, rows[objective, workload]) for objective, workload in rows]
-                if all(verdicts) or False in verdicts:
+                if False in verdicts or (all(verdicts) and (pairs > ENOUGH or not self.bench.varies)):
                     return all(verdicts)
                 if pairs >= ENOUGH and not self._seems_within(rows, 1.0):
                     break
@@ -166,7 +172,7 @@ class Trial:
     def _seems_within(self, rows: Rows, share: float) -> bool:
         """Whether the mean losses are within this share of their budgets, as far as these samples tell."""
         return all(
-            self._loss_of(objective, own) <= share * self.budgets[objective.metric]
+            self._loss_of(objective, own) <= share * self._aims[objective.metric]
             for (objective, _), own in rows.items()
         )
 
@@ -175,7 +181,7 @@ class Trial:
         if steady is not None:
             return score_loss(objective.direction, *steady) <= 0
         losses = paired_losses(rows, objective.direction)
-        return is_within(losses, self.budgets[objective.metric], LEVEL / len(LOOKS))
+        return is_within(losses, self._aims[objective.metric], LEVEL / len(LOOKS))
 
     def _loss_of(self, objective: Objective, rows: Sequence[SampleRow]) -> float:
         """The mean loss, as a log-ratio or a share; infinite where every block was disturbed."""
