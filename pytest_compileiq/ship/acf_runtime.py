@@ -8,7 +8,8 @@ A controls file is named by its digest, so different controls have different pat
 options cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` (or ``all``) turns controls off.
 
 Whether what was shipped is in use: ``report()``; ``ACF_EXPECT=name,…`` (or ``all``) ends the process with status 86
-where one was never applied; ``ACF_COUNTS=FILE`` appends what was counted. Both are read at the import.
+where one was never applied; ``ACF_COUNTS=FILE`` appends what was counted, and ``ACF_COUNTS=stderr`` says it in a line
+at the exit. Both are read at the import.
 """
 
 # Every start of a program pays for this import: pathlib is left out, and what few calls need is imported there.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 COUNTS_SCHEMA = 1
 NEVER_APPLIED = 86  # the exit status
+_STDERR = "stderr"
 _MOST_ANSWERS = 4096  # kept in memory
 _MOST_TOLD = 3  # reasons or names in one sentence
 _MOST_BYTES = 64 << 20  # read of one file
@@ -163,25 +165,21 @@ class Runtime:
         self, entry: Mapping[str, Any], arch: str, device: str | None, build: str | None, ptx: str | None
     ) -> Resolution:
         name = entry["name"]
-        if arch not in entry["architectures"]:
-            proven = entry["architectures"]
+        if arch not in (proven := entry["architectures"]):
             return Resolution(None, f"{name}: proven for {', '.join(proven)}, not for {arch}{_respelled(proven, arch)}")
         if entry["sha256"] is None:
             return Resolution(None, str(entry["reason"]))
-        if device is not None and entry["devices"] and device not in entry["devices"]:
-            proven = entry["devices"]
-            return Resolution(
-                None, f"{name}: proven on {', '.join(proven)}, not on {device}{_respelled(proven, device)}"
-            )
+        if device is not None and (proven := entry["devices"]) and device not in proven:
+            not_here = f"{device}{_respelled(proven, device)}"
+            return Resolution(None, f"{name}: proven on {', '.join(proven)}, not on {not_here}")
         for package in entry.get("packages", ()):
             if package != (here := _installed(package.partition(" ")[0])):
                 return Resolution(None, f"{name}: proven with {package}, not with {here}")
         if build is not None and build != entry["compiler_build"]:
             return Resolution(None, f"{name}: proven with {entry['compiler_build']}, not with {build}")
         if ptx is not None and ptx not in entry["ptx_sha256"]:
-            why = (
-                "this PTX is not the one proven" if entry["ptx_sha256"] else "no PTX was exported to compare this with"
-            )
+            known = entry["ptx_sha256"]
+            why = "this PTX is not the one proven" if known else "no PTX was exported to compare this with"
             return Resolution(None, f"{name}: {why}")
         return self._verified(entry)
 
@@ -224,7 +222,8 @@ class Runtime:
         """
         import atexit
 
-        self._expected, self._counts_file = expected, counts_file and os.path.abspath(counts_file)
+        self._expected = expected
+        self._counts_file = counts_file if counts_file in ("", _STDERR) else os.path.abspath(counts_file)
         self._uncaught: BaseException | None = None
         vars(sys).setdefault("_acf_runtimes", []).append(self)
         atexit.register(self._at_exit)
@@ -249,6 +248,8 @@ class Runtime:
 
     def _at_exit(self) -> None:
         self._write_counts()
+        if self._counts_file == _STDERR:
+            _complain(_told(self.report()))
         missing = unmet(self.report(), self._expected) if self._expected else []
         if missing:
             # Others call sys.excepthook too; only the interpreter sets last_value to what it is about to end with.
@@ -257,7 +258,7 @@ class Runtime:
             _complain(f"ACF_EXPECT={self._expected}: {'; '.join(missing)}")
 
     def _write_counts(self) -> None:
-        if not self._counts_file:
+        if self._counts_file in ("", _STDERR):
             return
         import json
 
@@ -314,6 +315,15 @@ def unmet(report: Mapping[str, Any], expected: str) -> list[str]:
         for name in wanted
         if not artifacts.get(name, {}).get("applied")
     ]
+
+
+def _told(report: Mapping[str, Any]) -> str:
+    """``applied 12, refused 1 (stale), never asked 3``: answers, and artifacts that nobody asked for."""
+    counts = report["artifacts"].values()
+    refused = [(reason, often) for own in counts for reason, often in own["refused"].items()]
+    why = f" ({_first(reason for reason, _ in refused)})" if refused else ""
+    applied, never = sum(own["applied"] for own in counts), sum(not own["looked_for"] for own in counts)
+    return f"applied {applied}, refused {sum(often for _, often in refused)}{why}, never asked {never}"
 
 
 def _why_not(name: str, artifacts: Mapping[str, Any]) -> str:

@@ -218,3 +218,17 @@ def test_the_copy_in_this_package_expects_nothing(tmp_path):
     environment = os.environ | {"ACF_EXPECT": "all", "ACF_COUNTS": str(tmp_path / "counts")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "") and not (tmp_path / "counts").exists()
+
+
+def test_counts_on_standard_error_are_one_line_at_the_end(export):
+    asking = (
+        ASK + "for _ in range(11): acf_runtime.resolve('softmax', 'sm_90a')\nacf_runtime.resolve('softmax', 'sm_80')\n"
+    )
+    done = run(export, asking, ACF_COUNTS="stderr")
+    last = done.stderr.splitlines()[-1]
+    assert last == "acf: applied 12, refused 1 (softmax: proven for sm_90a, not for sm_80), never asked 1"
+    assert done.stderr.count("applied 12") == 1
+    assert (
+        run(export, "import acf_runtime\n", ACF_COUNTS="stderr").stderr == "acf: applied 0, refused 0, never asked 2\n"
+    )
+    assert not (export / "stderr").exists()
