@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_BUDGET = 200
 MARKER_ARGUMENTS = (
     "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
-    "stress", "repeats", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+    "stress", "repeats", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression", "limits",
 )  # fmt: skip
 """Of ``@pytest.mark.tune``, beside the toolchain."""
 

@@ -26,7 +26,7 @@ LockClocks = int | Literal["base"] | None  # a GPU's, while it is measured: MHz,
 Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, or one by one
 L2 = Literal["flush", "warm"]
 CheckedBy = Literal["outputs", "check"]  # by what they hold each time, or by the check that the test gives
-FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed", "lost"]
+FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "limit", "disturbed", "lost"]
 ArchitectureFrom = Literal["test", "machine", "default"]
 
 # What a control may change of a kernel's results and contracts, narrowest first; docs/reference/classes.md.

@@ -15,7 +15,7 @@ import pytest
 from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker
 from pytest_compileiq.benchmark.body import Body, body_of
-from pytest_compileiq.benchmark.marker import read_marker
+from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
@@ -74,7 +74,7 @@ class Session:
         """The artifact's name; None if the marker is missing or invalid."""
         mark = find_marker(item)
         try:
-            return read_marker(mark, item.name).name if mark else None
+            return read_marker(mark, name_within(item)).name if mark else None
         except CompileIQError:
             return None
 
@@ -87,7 +87,7 @@ class Session:
 
     def _check_marker(self, item: pytest.Item) -> None:
         mark = find_marker(item)
-        name = read_marker(mark, item.name).name if mark else ""
+        name = read_marker(mark, name_within(item)).name if mark else ""
         if rivals := [nodeid for nodeid in self._owners.get(name, []) if nodeid != item.nodeid]:
             raise MarkerError(
                 f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)"

@@ -40,6 +40,11 @@ def utc(seconds: float, spelt: str = "%Y-%m-%d %H:%M UTC") -> str:
     return time.strftime(spelt, time.gmtime(min(max(seconds, _BEGIN_OF_TIME_S), END_OF_TIME_S)))
 
 
+def for_shell(word: str) -> str:
+    """A word of a command that is printed to be pasted: a test's id may hold anything that a shell would obey."""
+    return shlex.quote(word)
+
+
 def variables_text(environment: Mapping[str, str]) -> str:
     """Variables as a shell sets them: ``OMP_NUM_THREADS=8 LABEL='a b'``."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())

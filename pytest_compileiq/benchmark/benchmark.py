@@ -18,7 +18,7 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.given import given_to
-from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
+from pytest_compileiq.benchmark.marker import TuneSpec, check_function, name_within, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import MarkerError
@@ -378,14 +378,12 @@ def make_benchmark(
     mark = find_marker(item)
     if mark is None or not isinstance(item, pytest.Function):
         raise MarkerError(f"{item.nodeid}: @pytest.mark.tune marks a test function; this is {type(item).__name__}")
-    spec = read_marker(mark, item.name)
-    if "acf" not in item.fixturenames:
-        raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
+    spec = read_marker(mark, name_within(item))
+    check_function(item)
     if builder is None:
         builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, afar.host_flags))
-    exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(
-        builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
+        builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, spec.counted, cached,
         afar.makers, slots or nullcontext(),
     )  # fmt: skip
     return TunedBenchmark(

@@ -8,7 +8,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import BuildResult, FailureKind, of_entries
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.judged import NEIGHBOUR
-from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.spelling import MOST_NAMED, for_shell
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST, totals
 from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
@@ -65,8 +65,33 @@ def why_unfit(
     """
     if incomparable := why_incomparable(benchmark, tuned):
         return "wrong", incomparable
+    if over := why_over_limit(benchmark, tuned):
+        return "limit", over
     void = why_void(benchmark, tuned, stands_for)
     return (NEIGHBOUR, void) if void else None
+
+
+def why_refused(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> tuple[str, str] | None:
+    """Why committed controls may not stay, whatever their speed, and what helps; None where they may.
+
+    Raises:
+        BuildError: the baseline does not build, or the build has no metric that is limited.
+    """
+    if void := why_void(benchmark, tuned, stands_for):
+        return f"the controls {void}", remedy(benchmark, stands_for)
+    over = why_over_limit(benchmark, tuned)
+    return (over, f"tune anew: pytest --tune {for_shell(benchmark.nodeid)}") if over else None
+
+
+def why_over_limit(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:
+    """Which metric of a build is above the marker's limit, in a sentence; None where none is.
+
+    Raises:
+        BuildError: the build has no such metric.
+    """
+    values = ((metric, benchmark.value_of(metric, tuned), most) for metric, most in benchmark.spec.limits.items())
+    over = [f"{metric} is {value}, above the limit of {most}" for metric, value, most in values if value > most]
+    return "; ".join(over) or None
 
 
 def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:

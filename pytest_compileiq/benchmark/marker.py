@@ -69,6 +69,7 @@ class TuneSpec:
         stress: how many draws of ``acf.rng`` a finalist is held to; 0 for none.
         repeats: whether production repeats its inputs, so that a gain may be one of remembered input.
         weight: how much its log-time counts beside other benchmarks' where they share a budget.
+        limits: metric of a build, as an objective is called → the most that it may be.
     """
 
     toolchain: Toolchain
@@ -86,6 +87,33 @@ class TuneSpec:
     weight: float
     timeout_s: float
     thresholds: Thresholds
+    limits: Mapping[str, int]
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """The metrics of a build that it asks for, as objectives or limits."""
+        limited = {of_entries(metric)[0] for metric in self.limits}
+        return frozenset(objective.measured for objective in self.objectives if objective.exact) | limited
+
+
+def name_within(item: pytest.Item) -> str:
+    """The test's name within its file: ``TestTiles::test_k[3]``."""
+    return item.nodeid.partition("::")[2]
+
+
+def check_function(item: pytest.Function) -> None:
+    """Check that a marked test can be a benchmark.
+
+    Raises:
+        MarkerError: it does not take the fixture, or is a coroutine, which no clock here could time.
+    """
+    if "acf" not in item.fixturenames:
+        raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
+    if inspect.iscoroutinefunction(item.function) or inspect.isasyncgenfunction(item.function):
+        raise MarkerError(
+            f"{item.nodeid} is async, and no event loop runs it: write def {item.originalname}(acf), and call "
+            "asyncio.run(…) in it"
+        )
 
 
 def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
@@ -93,7 +121,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
 
     Args:
         mark: the test's ``tune`` marker.
-        item_name: the test's name with its parameter id, the source of the default ``name``.
+        item_name: the test's name as ``name_within`` gives it, the source of the default ``name``.
 
     Raises:
         MarkerError: an argument is unknown or of the wrong kind; the message says what was expected.
@@ -128,6 +156,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
             min_effect=_number(kwargs, "min_effect", 0.2, 0.0, 100.0),
             max_regression=_number(kwargs, "max_regression", 0.01, 0.0, 0.5),
         ),
+        limits=_limits(_mapping(kwargs, "limits")),
     )
 
 
@@ -184,8 +213,10 @@ def _name(given: object, item_name: str) -> str:
         raise MarkerError(f"tune(name={given!r}): expected letters, digits, '.', '_' and '-', at most 200")
     if isinstance(given, str):
         return given
-    base, _, parameters = item_name.removeprefix("test_").partition("[")
-    text = f"{base}-{parameters.removesuffix(']')}" if parameters else base
+    path, _, parameters = item_name.partition("[")
+    *classes, function = path.split("::")
+    named = (name.removeprefix("Test") for name in classes)
+    text = "-".join(filter(None, (*named, function.removeprefix("test_"), parameters.removesuffix("]"))))
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:200] or "unnamed"
 
 
@@ -255,6 +286,15 @@ def _mapping(kwargs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise MarkerError(f"tune({key}={value!r}): expected a dict")
     return value
+
+
+def _limits(given: Mapping[str, Any]) -> Mapping[str, int]:
+    for metric, most in given.items():
+        if not isinstance(metric, str) or of_entries(metric)[0] in TIMED_OBJECTIVES:
+            raise MarkerError(f"tune(limits={{{metric!r}: …}}): expected a metric of a build, as in 'shared_bytes'")
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise MarkerError(f"tune(limits={{{metric!r}: {most!r}}}): expected a whole number of at least 0")
+    return dict(given)
 
 
 def _budget(given: object) -> Budget | None:

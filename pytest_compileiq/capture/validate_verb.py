@@ -29,7 +29,7 @@ from pytest_compileiq.capture.validate import Asked, Run, TunedKernel, record_of
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
-from pytest_compileiq.spelling import first_of, quantity
+from pytest_compileiq.spelling import first_of, for_shell, quantity
 from pytest_compileiq.store.status import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import read_regular
@@ -92,7 +92,8 @@ def _holding(
     for (name, target), (kernel, artifact) in artifacts.items():
         item = items.get(name)
         if item is None or item["target"] != target:
-            complain(f"{name} ({target}) was not replayed, so it is not tried: pytest {artifact.benchmark} says why")
+            why = f"pytest {for_shell(artifact.benchmark)} says why"
+            complain(f"{name} ({target}) was not replayed, so it is not tried: {why}")
         elif not (folder / "arms" / name / "arms.json").is_file():
             complain(f"{name} does not hold, so it is not tried: {item['verdict']}: {item['message']}")
         else:
@@ -108,7 +109,7 @@ def _replayed(store: Store, nodeids: Sequence[str], folder: Path) -> Mapping[str
     report, output = folder / "report.json", folder / "pytest.txt"
     tests = [str(root / nodeid) for nodeid in dict.fromkeys(nodeids)]
     asked = [f"--acf-report={report}", f"--acf-arms={folder / 'arms'}"]
-    say(f"replaying {quantity(len(tests), 'test')}: pytest {' '.join(nodeids)}")
+    say(f"replaying {quantity(len(tests), 'test')}: pytest {shlex.join(nodeids)}")
     run_in_foreground([sys.executable, "-m", "pytest", "-q", *asked, *tests], output)
     try:
         items = json.loads(read_regular(report, _LARGEST_REPORT))["items"]

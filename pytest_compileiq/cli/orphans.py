@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import find_marker
-from pytest_compileiq.benchmark.marker import read_marker
+from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.errors import CompileIQError, UserError
 
 _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.INTERRUPTED)
@@ -42,7 +42,7 @@ class ClaimedNames:
             self.untuned.append(item.nodeid)
             return
         try:
-            self.tests[read_marker(mark, item.name).name] = item.nodeid
+            self.tests[read_marker(mark, name_within(item)).name] = item.nodeid
         except CompileIQError:
             self.left_out.append(item.nodeid)
 

@@ -135,7 +135,7 @@ class Device:
 
     def hold(self) -> None:
         """Keep everybody else on this machine from measuring on its processor."""
-        self._alone.enter_context(alone_here(["cpu"]))
+        self._alone.enter_context(alone_here(["cpu"], self._carrier.wait))
 
     def release(self) -> None:
         """The inverse of ``hold``."""

@@ -18,6 +18,8 @@ from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
+from pytest_compileiq.spelling import for_shell
+from pytest_compileiq.store.metadata import restored
 from pytest_compileiq.store.owners import is_ownerless, own_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import check_classes
@@ -105,8 +107,8 @@ class Integrity:
             raise Stop(
                 Verdict.MISSING,
                 f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
-                f"run: pytest --tune {benchmark.nodeid}; to try its body first: "
-                f"pytest --acf-check=off {benchmark.nodeid}",
+                f"run: pytest --tune {for_shell(benchmark.nodeid)}; to try its body first: "
+                f"pytest --acf-check=off {for_shell(benchmark.nodeid)}",
             )
         if choice.kind == "other-compiler":
             raise self._other_compiler(choice)
@@ -123,7 +125,7 @@ class Integrity:
             raise Stop(
                 Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
-                RETUNE.format(nodeid=benchmark.nodeid)
+                RETUNE.format(nodeid=for_shell(benchmark.nodeid))
                 if is_ownerless(artifact, benchmark.rootdir)
                 else own_name(self.store, benchmark.name, artifact.benchmark),
                 ends=("benchmark",),
@@ -146,7 +148,7 @@ class Integrity:
                 Verdict.STALE,
                 f"the artifact {former.name!r} was made for {before}, which is gone; {nodeid} has its digest and its "
                 "machine code",
-                f"if the test moved or was renamed, keep the artifact: pytest --acf-adopt {nodeid}",
+                f"if the test moved or was renamed, keep the artifact: pytest --acf-adopt {for_shell(nodeid)}",
                 ends=("benchmark",),
                 artifact=former.artifact,
             )
@@ -179,12 +181,12 @@ class Integrity:
             raise Stop(
                 Verdict.CORRUPT,
                 f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                RETUNE.format(nodeid=self.benchmark.nodeid),
+                RETUNE.format(nodeid=for_shell(self.benchmark.nodeid)),
             )
         return controls
 
     def _other_space(self, out_of_date: Moved) -> Stop:
-        retune = RETUNE.format(nodeid=self.benchmark.nodeid)
+        retune = RETUNE.format(nodeid=for_shell(self.benchmark.nodeid))
         remedy = f"{out_of_date.lets_in} in the marker lets them in; {retune}" if out_of_date.lets_in else retune
         said = f"the compiler's space here no longer holds {out_of_date.said}"
         return Stop(Verdict.STALE, said, remedy, ends=("compiler",))
@@ -229,17 +231,17 @@ class Integrity:
         }
         runs_here = benchmark.builder.native is None
         if runs_here and are_elsewhere(stored, benchmark.builder.target, compiler.architecture_from):
-            remedy = f"run on that architecture, or tune for this one: pytest --tune {benchmark.nodeid}"
+            remedy = f"run on that architecture, or tune for this one: pytest --tune {for_shell(benchmark.nodeid)}"
             return Stop(Verdict.NO_DEVICE, choice.message, remedy)
         message = f"the test asks for {benchmark.builder.target}, and the artifact is for {', '.join(stored)}"
-        return Stop(Verdict.STALE, message, RETUNE.format(nodeid=benchmark.nodeid))
+        return Stop(Verdict.STALE, message, RETUNE.format(nodeid=for_shell(benchmark.nodeid)))
 
     def _other_compiler(self, choice: Choice) -> Stop:
         """The artifact is for another line of this compiler, which is asked how it takes the controls."""
         benchmark, artifact = self.benchmark, None
         with suppress(StoreError):
             artifact = self.store.read(benchmark.name, choice.artifact_target or "")
-        remedy = benchmark.why_no_search() or f"run: pytest --tune {benchmark.nodeid}"
+        remedy = benchmark.why_no_search() or f"run: pytest --tune {for_shell(benchmark.nodeid)}"
         message = choice.message + (self._refusal(artifact) if artifact else "")
         return Stop(Verdict.STALE, message, remedy, ends=("compiler",), artifact=artifact)
 
@@ -304,8 +306,8 @@ class Integrity:
     def corrupt(self, error: object) -> Stop:
         """The end of a replay of an artifact that cannot be used, because of ``error``."""
         what, mend = (error.what, error.mend) if isinstance(error, StoreError) else (str(error), "")
-        mend = mend or f"restore it with git checkout -- {self.store.root.name}/{self.benchmark.name}"
-        return Stop(Verdict.CORRUPT, what, f"{mend}, or tune anew: pytest --tune {self.benchmark.nodeid}")
+        mend = mend or restored(f"{self.store.root.name}/{self.benchmark.name}")
+        return Stop(Verdict.CORRUPT, what, f"{mend}, or tune anew: pytest --tune {for_shell(self.benchmark.nodeid)}")
 
 
 def expect_assertions(nodeid: str) -> None:
@@ -315,4 +317,4 @@ def expect_assertions(nodeid: str) -> None:
         Stop: it was told not to.
     """
     if not __debug__:
-        raise Stop(Verdict.INCONCLUSIVE, OFF, f"{TURN_ON} {nodeid}")
+        raise Stop(Verdict.INCONCLUSIVE, OFF, f"{TURN_ON} {for_shell(nodeid)}")

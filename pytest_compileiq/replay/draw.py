@@ -11,6 +11,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.replay.committed import Integrity, Stop
+from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.packs import read_candidates
 from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
 
@@ -53,5 +54,5 @@ def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, s
             run_draw(benchmark, body, arms, workload, seed, lambda: None, bits_promised=promised)
         except ArmFailure as failure:
             which = "the controls" if failure.arm == "tuned" else "the baseline"
-            anew = f"tune anew: pytest --tune {benchmark.nodeid}"
+            anew = f"tune anew: pytest --tune {for_shell(benchmark.nodeid)}"
             raise Stop.wrong(failure, which, workload.name, anew) from failure

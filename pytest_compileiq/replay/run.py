@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
+from pytest_compileiq.benchmark.blast_radius import recorded_functions, stood_for, why_refused, why_unnamed
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
 from pytest_compileiq.benchmark.build_identity import told_by_a_second
 from pytest_compileiq.config import Settings
@@ -22,6 +22,7 @@ from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.ends import ends_of, proof_of
 from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, judge, moved_code
+from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.toolchains.machine_code.names import listed
@@ -100,7 +101,7 @@ class Replay:
         if artifact.outcome == "retired":
             return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
         report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
-        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.benchmark.nodeid)), cause
+        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=for_shell(self.benchmark.nodeid))), cause
 
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self.integrity.controls(artifact)
@@ -139,7 +140,7 @@ class Replay:
             raise Stop(
                 Verdict.STALE,
                 f"the compiler no longer takes the committed controls: {error}",
-                RETUNE.format(nodeid=self.benchmark.nodeid),
+                RETUNE.format(nodeid=for_shell(self.benchmark.nodeid)),
                 ends=("compiler",),
             ) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
@@ -165,7 +166,7 @@ class Replay:
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
-            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.benchmark.nodeid)
+            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=for_shell(self.benchmark.nodeid))
             raise Stop(
                 Verdict.STALE,
                 "; ".join(finding.message + self._because(artifact, finding, baseline) for finding in stale),
@@ -235,8 +236,8 @@ class Replay:
         if (now := recorded_functions(benchmark, stands_for)) != recorded:
             before, after = (listed(names) or "nothing that it names" for names in (recorded, now))
             raise self.integrity.corrupt(f"the artifact says that it stands for {before}; this test stands for {after}")
-        if tuned is not None and (void := why_void(benchmark, tuned, stands_for)):
-            raise Stop(Verdict.FAILED, f"the controls {void}", remedy(benchmark, stands_for))
+        if tuned is not None and (refused := why_refused(benchmark, tuned, stands_for)):
+            raise Stop(Verdict.FAILED, *refused)
 
     # ── claims and the gate ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -309,7 +310,7 @@ class Replay:
                 raise Stop(
                     Verdict.REFUTED,
                     f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven} was proven",
-                    _REPROVE.format(nodeid=self.benchmark.nodeid),
+                    _REPROVE.format(nodeid=for_shell(self.benchmark.nodeid)),
                     ends=("gain",),
                 )
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
@@ -326,7 +327,7 @@ class Replay:
             raise Stop(
                 Verdict.INCONCLUSIVE,
                 f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
-                f"claim it: pytest --tune --tune-budget=0 {self.benchmark.nodeid}",
+                f"claim it: pytest --tune --tune-budget=0 {for_shell(self.benchmark.nodeid)}",
             )
         return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
 

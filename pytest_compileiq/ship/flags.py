@@ -20,7 +20,7 @@ from pytest_compileiq.model import Target
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.fingerprint import changed_environment
-from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity
+from pytest_compileiq.spelling import MOST_NAMED, first_of, for_shell, quantity
 from pytest_compileiq.store.status import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
@@ -135,7 +135,7 @@ def why_compiled_otherwise(name: str, artifact: Artifact) -> str | None:
         return None
     return (
         f"{name} ({artifact.target}) is stale: {changed}, which the compiler reads: set it as it was, or prove the "
-        f"controls under it: pytest --tune --tune-budget=0 {artifact.benchmark}"
+        f"controls under it: pytest --tune --tune-budget=0 {for_shell(artifact.benchmark)}"
     )
 
 
@@ -156,8 +156,8 @@ def why_read_otherwise(name: str, artifact: Artifact, program: str, root: Path) 
         return None
     return (
         f"{name} ({artifact.target}) is stale: {', '.join(first_of(added))}, which the compiler reads now and did not "
-        f"when it was proven; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
-        "refreshes it, else --tune finds another"
+        f"when it was proven; if pytest {for_shell(artifact.benchmark)} finds the machine code the same, "
+        "--tune --tune-budget=0 refreshes it, else --tune finds another"
     )
 
 
@@ -272,7 +272,7 @@ def _another_line(name: str, artifact: Artifact, here: _Here) -> str | None:
         return None
     return (
         f"{name} is for {line} and {here.program} is {here.line} ({here.version}): compile with {line}, or tune with "
-        f"this one: pytest --tune {artifact.benchmark}"
+        f"this one: pytest --tune {for_shell(artifact.benchmark)}"
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pytest_compileiq.artifact import SCHEMA, Artifact
 from pytest_compileiq.errors import SchemaTooNew, StoreError, contained
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.stored import first_problem
 
 MAX_METADATA_BYTES = 1 << 20
@@ -63,6 +64,11 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
 
 def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in table.items() if value or key not in keys}
+
+
+def restored(shown: str) -> str:
+    """How to bring back a file of the store."""
+    return f"restore it with git checkout -- {for_shell(shown)}"
 
 
 def parse(data: bytes, shown: str, mend: str) -> Artifact:

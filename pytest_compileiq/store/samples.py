@@ -16,6 +16,7 @@ from pytest_compileiq.errors import StoreError, contained
 from pytest_compileiq.model import UNIT, ClockReading, SampleRow
 from pytest_compileiq.sample_table import ARMS, Columns, SampleTable
 from pytest_compileiq.slot_start import SlotStart, StartKind
+from pytest_compileiq.store.metadata import restored
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]
 # More of a file with samples of a GPU.
@@ -209,7 +210,7 @@ def decode_samples(data: bytes, where: str) -> Samples:
     Raises:
         StoreError: it is not a samples file; the message names the line.
     """
-    mend = f"restore it with git checkout -- {where}"
+    mend = restored(where)
     lines = io.BytesIO(data)
     more = _COLUMNS.get(lines.readline())
     if more is None:

@@ -12,6 +12,7 @@ from pytest_compileiq.artifact import Artifact, Withdrawn
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LONGEST_TEXT, sha256_hex
 from pytest_compileiq.proven_code import CodePair
+from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
 
@@ -22,9 +23,9 @@ def why_unproven(name: str, artifact: Artifact) -> str | None:
     """Why controls may not be applied: retired, or promoted and not proven yet; None for any others."""
     here = f"{name} ({artifact.target})"
     if artifact.outcome == "retired":
-        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
+        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {for_shell(artifact.benchmark)}"
     if artifact.outcome == "promoted":
-        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
+        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {for_shell(artifact.benchmark)}"
     return None
 
 
@@ -40,7 +41,7 @@ def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
         return None
     return (
         f"{name} ({artifact.target}) is stale: {', '.join(changed)} since it was proven, by content and without a "
-        f"compile; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
+        f"compile; if pytest {for_shell(artifact.benchmark)} finds the machine code the same, --tune --tune-budget=0 "
         "refreshes it, else --tune finds another"
     )
 

@@ -27,6 +27,7 @@ from pytest_compileiq.store.metadata import (
     parse,
     referenced,
     render,
+    restored,
     samples_file_name,
 )
 from pytest_compileiq.store.samples import Samples, decode_samples, encode_samples
@@ -133,7 +134,7 @@ class Store:
         """
         path = self.metadata_path(name, target)
         shown = self._shown(path)
-        return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, f"restore it with git checkout -- {shown}")
+        return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, restored(shown))
 
     def read_controls(self, name: str, artifact: Artifact) -> bytes:
         """The content of the controls file, checked against the metadata.
@@ -173,7 +174,7 @@ class Store:
 
     def _changed(self, path: Path, how: str) -> StoreError:
         shown = self._shown(path)
-        return StoreError(f"{shown} was changed: {how}", f"restore it with git checkout -- {shown}")
+        return StoreError(f"{shown} was changed: {how}", restored(shown))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -364,14 +365,13 @@ class Store:
         Raises:
             StoreError: it is missing, a link, too large, or not a regular file.
         """
-        shown = self._shown(path)
         for directory in (self.root, path.parent):
             if directory.is_symlink():
                 raise StoreError(f"{self._shown(directory)} is a link, and nothing behind a link is read; remove it")
         try:
             return read_regular(path, limit)
         except Unfit as why:
-            raise StoreError(f"{shown} {why}", f"restore it with git checkout -- {shown}") from why
+            raise StoreError(f"{self._shown(path)} {why}", restored(self._shown(path))) from why
 
 
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:

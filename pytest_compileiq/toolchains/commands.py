@@ -121,7 +121,7 @@ class Commands(Struct):
         finished = self.run_program(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
         self.log = (self.log + finished.output)[-TAIL_BYTES:]
         if finished.timed_out:
-            message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"
+            message = f"the build by {self.name} took longer than {self.timeout_s:g} s, at {what}; see timeout_s"
             raise BuildError(message, kind="timeout", log=self.log)
         if finished.returncode and any(reason in finished.output for reason in _NO_SPACE):
             mend = "free some, or name another directory in TMPDIR"

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.spelling import did_you_mean
+
+Toolchain = TypeVar("Toolchain")
+
+
+def arguments_by_name(toolchain: type[Toolchain]) -> type[Toolchain]:
+    """Have ``toolchain`` answer an argument that it does not take, or that it lacks, in a sentence: a decorator."""
+    plain = toolchain.__init__
+    parameters = list(inspect.signature(toolchain).parameters.values())
+    named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+
+    @functools.wraps(plain)
+    def checked(self: Toolchain, *args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        if unknown := next((name for name in kwargs if name not in named), None):
+            known = f"expected {', '.join(named)}"
+            raise MarkerError(
+                f"{toolchain.__name__}() has no argument {unknown!r}{did_you_mean(unknown, named)}: {known}"
+            )
+        if lacking := [name for name in needed[len(args) :] if name in named and name not in kwargs]:
+            raise MarkerError(f"{toolchain.__name__}() lacks the argument {lacking[0]!r}")
+        plain(self, *args, **kwargs)
+
+    toolchain.__init__ = checked  # type: ignore[assignment]
+    return toolchain
 
 
 def frozen(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pytest_compileiq.errors import MarkerError, StoreError
 from pytest_compileiq.model import PARAMS, ControlClass, Knobs, KnobValue, Licence
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.classes import Classed
+from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.toolchains.cc.flags import Baseline
 from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC
 from pytest_compileiq.toolchains.cc.options import render_options
@@ -67,7 +68,7 @@ def licences_in(artifact: Artifact) -> tuple[Licence, ...]:
     Where it has controls and records nothing, any may be there.
     """
     if artifact.licences is None:
-        remedy = f"pytest --tune --tune-budget=0 {artifact.benchmark}"
+        remedy = f"pytest --tune --tune-budget=0 {for_shell(artifact.benchmark)}"
         return (Licence("unknown", "opaque", "metadata without licences", remedy),) if artifact.controls else ()
     return tuple(Licence(licence.name, licence.allows, licence.where, licence.remedy) for licence in artifact.licences)
 

@@ -241,8 +241,8 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
     if not benchmark.builder.compiler.compiles and (asked := _of_a_build(benchmark)):
         raise TuneFailed(f"{benchmark.nodeid}: nothing is compiled, so there is no {asked}: measure, or record a score")
     try:
-        for objective in benchmark.exact_objectives:
-            benchmark.value_of(objective.metric, built)
+        for metric in (*(objective.metric for objective in benchmark.exact_objectives), *benchmark.spec.limits):
+            benchmark.value_of(metric, built)
     except BuildError as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     return built, (*benchmark.remarks(built), *unchecked)

@@ -16,7 +16,7 @@ from pytest_compileiq.rules.draws import Drawn, why_apart, why_not_computed
 from pytest_compileiq.rules.first_calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import for_shell, quantity
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.stressed import Stress
@@ -211,7 +211,7 @@ def repeat_advice(nodeid: str, seed: int | None, controls: str = "") -> str:
     """What repeats one draw: of the committed controls, or of those in the file ``controls``; empty without a seed."""
     if seed is None:
         return ""
-    return f"; repeat it: pytest {nodeid} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
+    return f"; repeat it: pytest {for_shell(nodeid)} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
 
 
 def keep_wrong(benchmark: TunedBenchmark, wrong: Wrong, record: SearchRecord) -> str:

@@ -14,15 +14,16 @@ import tempfile
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
 from pytest_compileiq.system.awaited import awaited
-from pytest_compileiq.system.files import locked, machine_lock
+from pytest_compileiq.system.files import machine_lock
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.told_wait import ToldWait
 from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.workers.carrier import Line, WorkerDied
 from pytest_compileiq.workers.channel import Channel
@@ -40,11 +41,13 @@ class LocalCarrier:
         root: the project's root, which the paths of the messages are relative to.
         guard: ends every process of the run with the run.
         builds: where the run's builds are.
+        wait: for the processor, which one run at a time measures on.
     """
 
     root: Path
     guard: Guard
     builds: Path
+    wait: ToldWait = field(default_factory=ToldWait)
     devices: ClassVar[int] = 1
 
     def launch(self, start: Start, number: int) -> LocalLine:
@@ -58,7 +61,7 @@ class LocalCarrier:
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
         """Hold the processor's lock; a run without a cluster has one conversation at a time."""
-        return alone_here(kinds)
+        return alone_here(kinds, self.wait)
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
         """Never asked for: this machine is like itself."""
@@ -70,9 +73,10 @@ class LocalCarrier:
 
 
 @contextlib.contextmanager
-def alone_here(kinds: Sequence[str]) -> Iterator[None]:
+def alone_here(kinds: Sequence[str], wait: ToldWait) -> Iterator[None]:
     """Hold the processor's lock, which all users of this machine share; a GPU's is its worker's to hold."""
-    with locked(machine_lock(f"device {cpu_device().name}")) if "cpu" in kinds else contextlib.nullcontext():
+    lock = machine_lock(f"device {cpu_device().name}")
+    with wait.holding(lock, "the processor") if "cpu" in kinds else contextlib.nullcontext():
         yield
 
 

@@ -21,6 +21,7 @@ from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.printing import Terminal
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.told_wait import ToldWait
 from pytest_compileiq.workers.carrier import Carrier, Transport
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.local import LocalCarrier
@@ -97,9 +98,9 @@ class Resources:
 
     def _carriers(self, start: Start) -> Sequence[Carrier]:
         root, guard, where = self._config.rootpath, self._guard, self._settings.where
-        if where is None:
-            return [LocalCarrier(root, guard, guard.folder)]
         say = Terminal(self._config).say
+        if where is None:
+            return [LocalCarrier(root, guard, guard.folder, ToldWait(say))]
         transport: Transport = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
         self._transport = transport
         return transport.carriers

@@ -39,7 +39,7 @@ class TestMany:
 def test_untuned():
     pass
 """
-NAMES = {"alpha", "many-0", "many-1"}
+NAMES = {"alpha", "Many-many-0", "Many-many-1"}
 ORPHANS_FAIL = ("-o", "acf_orphans=fail")
 PLUGINS = {
     "-n": "xdist",
@@ -142,10 +142,10 @@ def test_a_complete_run_proves_every_artifact_and_calls_the_orphan_one(with_orph
 PARTIAL = {
     "-k": (("-k", "alpha"), {"alpha"}),
     "-k that leaves no tuned test": (("-k", "untuned"), set()),
-    "a node id with a class and a parameter": (("test_many.py::TestMany::test_many[1]",), {"many-1"}),
-    "a file": (("test_many.py",), {"many-0", "many-1"}),
-    "--deselect": (("--deselect", "test_one.py"), {"many-0", "many-1"}),
-    "--ignore": (("--ignore", "test_one.py"), {"many-0", "many-1"}),
+    "a node id with a class and a parameter": (("test_many.py::TestMany::test_many[1]",), {"Many-many-1"}),
+    "a file": (("test_many.py",), {"Many-many-0", "Many-many-1"}),
+    "--deselect": (("--deselect", "test_one.py"), {"Many-many-0", "Many-many-1"}),
+    "--ignore": (("--ignore", "test_one.py"), {"Many-many-0", "Many-many-1"}),
     "a plugin that deselects": (("-p", "leave_out"), {"alpha"}),
     "a plugin that deselects, under xdist": (("-p", "leave_out", "-n", "2"), {"alpha"}),
 }
@@ -178,12 +178,12 @@ def test_collecting_only_builds_nothing_and_judges_nothing(with_orphan):
 def test_exit_first_ends_with_the_stale_item_and_calls_nothing_an_orphan(with_orphan):
     path = with_orphan / "test_many.py"
     path.write_text(path.read_text().replace("STEP=5", "STEP=7"))
-    assert verdicts(with_orphan, "-x", *ORPHANS_FAIL, code=1) == {"many-0": "STALE"}
+    assert verdicts(with_orphan, "-x", *ORPHANS_FAIL, code=1) == {"Many-many-0": "STALE"}
     assert json.loads((with_orphan / "report.json").read_text())["orphans"] == []
 
 
 def test_last_failed_runs_the_stale_item_alone_until_it_is_mended(with_stale):
-    assert verdicts(with_stale, code=1) == {"alpha": "STALE", "many-0": "PROVEN", "many-1": "PROVEN"}
+    assert verdicts(with_stale, code=1) == {"alpha": "STALE", "Many-many-0": "PROVEN", "Many-many-1": "PROVEN"}
     assert verdicts(with_stale, "--lf", code=1) == {"alpha": "STALE"}
     path = with_stale / "test_one.py"
     path.write_text(path.read_text().replace("STEP=7", "STEP=3"))
@@ -211,7 +211,7 @@ def test_random_order_gives_the_same_verdicts(root):
 def test_an_item_that_is_run_again_is_reported_once_by_its_last_verdict(with_stale):
     pytest.importorskip("pytest_rerunfailures")
     found = verdicts(with_stale, "--reruns=1", code=1)
-    assert found == {"alpha": "STALE", "many-0": "PROVEN", "many-1": "PROVEN"}
+    assert found == {"alpha": "STALE", "Many-many-0": "PROVEN", "Many-many-1": "PROVEN"}
 
 
 def test_an_item_that_passes_when_run_again_is_reported_as_passed(root):
@@ -220,7 +220,11 @@ def test_an_item_that_passes_when_run_again_is_reported_as_passed(root):
     flaky = "    import pathlib\n    mark = pathlib.Path('ran-before')\n"
     path.write_text(path.read_text().replace(BODY, f"{BODY}{flaky}    assert mark.exists() or mark.touch()\n"))
     lenient = ("-o", "acf_stale=warn")  # the body is another one now
-    assert verdicts(root, "--reruns=1", *lenient) == {"alpha": "STALE", "many-0": "PROVEN", "many-1": "PROVEN"}
+    assert verdicts(root, "--reruns=1", *lenient) == {
+        "alpha": "STALE",
+        "Many-many-0": "PROVEN",
+        "Many-many-1": "PROVEN",
+    }
 
 
 def test_without_a_terminal_the_verdicts_and_exit_codes_are_the_same(with_orphan):

@@ -60,6 +60,21 @@ def test_two_tests_that_claim_one_name_both_fail_naming_each_other(project):
     assert re.search("=+ 2 (failed|errors) in ", output)
 
 
+def test_one_name_in_two_classes_is_two_artifacts_and_a_coroutine_is_refused(project):
+    classes = "".join(
+        f"\n\nclass Test{which}:\n    @pytest.mark.tune(Cc('kernel.c'))\n    def test_kernel(self, acf):\n        acf.build()\n"
+        for which in ("One", "Two")
+    )
+    waiting = "\n\n@pytest.mark.tune(Cc('kernel.c'))\nasync def test_waiting(acf):\n    acf.build()\n"
+    output = project({"kernel.c": KERNEL_C, "test_kernel.py": HEAD + classes + waiting}).pytest(
+        "-o", "acf_missing=warn", "-v"
+    )
+    assert "One-kernel" in output and "Two-kernel" in output and "both claim" not in output
+    assert (
+        "test_waiting is async, and no event loop runs it: write def test_waiting(acf), and call asyncio.run" in output
+    )
+
+
 def test_acf_used_in_a_fixture_says_so(project):
     made = project({"kernel.c": KERNEL_C, "test_kernel.py": HEAD + "\n\n@pytest.fixture\ndef built(acf):\n    return acf.build()\n"
         f"\n\n@pytest.mark.tune(Cc('kernel.c'))\ndef test_kernel(built, acf):\n{BODY}"})  # fmt: skip
@@ -109,4 +124,4 @@ class TestKernel:
         }
     )
     output = made.pytest("-o", "acf_missing=warn", "-v", code=0)
-    assert "kernel-1" in output and "kernel-2" in output
+    assert "Kernel-kernel-1" in output and "Kernel-kernel-2" in output

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pytest_compileiq
-from pytest_compileiq import Fortran
+from pytest_compileiq import Fortran, Nvcc, Ptxas
 from pytest_compileiq.benchmark.fixture import Parameters
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.engines.base import Brief
@@ -46,6 +46,8 @@ def engine(name: str, **options: object) -> object:
 RAISES: dict[str, tuple[Callable[[], object], str]] = {
     "a marker's argument": (lambda: marked(wokloads={}), "tune() has no argument 'wokloads' (did you mean 'workloads'?): exp"),
     "a compiler's argument": (lambda: marked(flags="-O2"), "tune() has no argument 'flags': it belongs to the compiler, Cc(…, flags=…)"),
+    "an argument of a compiler": (lambda: Nvcc("k.cu", arhc="sm_90a"), "Nvcc() has no argument 'arhc' (did you mean 'arch'?): expected source, arch"),
+    "an argument that a compiler needs": (lambda: Ptxas("k.ptx"), "Ptxas() lacks the argument 'arch'"),
     "what the compiler takes by its place": (lambda: marked(sources="k.c"), "tune() has no argument 'sources' (did you mean 'stress'?): expected name,"),
     "an engine": (lambda: engine("optuna:tpa"), "there is no engine 'optuna:tpa' (did you mean 'optuna:tpe'?): expected auto,"),
     "an engine's option": (lambda: engine("ga", pool_sise=3), "'ga' has no option 'pool_sise' (did you mean 'pool_size'?): exp"),

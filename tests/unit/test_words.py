@@ -54,3 +54,35 @@ def test_strings_with_relative_clause_for_noun_are_named_with_file_and_line():
 )
 def test_clause_is_found_only_in_place_of_noun(text, is_found):
     assert bool(list(clauses_in(f"raise Error({text!r})"))) == is_found
+
+
+_COMMAND = re.compile(r"\bpytest (?:--?[\w=-]+ )*$|\bgit checkout -- $")
+_QUOTED = {"for_shell", "quote", "join"}
+
+
+def unquoted_in(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each value that stands as it is in a command that is printed."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for before, value in zip(node.values, node.values[1:], strict=False):
+            is_command = isinstance(before, ast.Constant) and _COMMAND.search(str(before.value))
+            if is_command and isinstance(value, ast.FormattedValue) and not _is_quoted(value.value):
+                yield node.lineno, ast.unparse(value.value)
+
+
+def _is_quoted(value: ast.expr) -> bool:
+    called = value.func if isinstance(value, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _QUOTED
+
+
+def test_values_in_printed_commands_are_quoted_for_a_shell():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {value}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, value in unquoted_in(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "quote with for_shell:\n" + "\n".join(found)
+    assert list(unquoted_in('f"run: pytest --tune {nodeid}"')) == [(1, "nodeid")]
+    assert not list(unquoted_in('f"run: pytest --tune {for_shell(nodeid)}"'))

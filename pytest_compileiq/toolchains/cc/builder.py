@@ -331,7 +331,8 @@ class CcBuilder(Builder):
         for number, (words, source) in enumerate(by_source):
             obj = out_dir / f"{number}-{Path(source).stem}.o"
             argv = [*words, _NO_DATES, *response, "-c", source, "-o", str(obj)]
-            commands.run(argv, source)
+            several = f" (source {number + 1} of {len(by_source)})" if len(by_source) > 1 else ""
+            commands.run(argv, f"{source}{several}")
             objects.append(obj)
         return objects
 

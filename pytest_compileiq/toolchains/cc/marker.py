@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.toolchains.macros import Defines
 
 
+@arguments_by_name
 @dataclass(frozen=True, init=False)
 class Cc:
     """A kernel in C, or another language that ``compiler`` compiles, built by gcc or clang.

@@ -16,7 +16,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import without_replaced
-from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 from pytest_compileiq.toolchains.options import options_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 
 
+@arguments_by_name
 @dataclass(frozen=True, init=False)
 class Command:
     """A kernel built by any compiler, from a template of its commands. An example is a pass pipeline of LLVM::

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.toolchains.marker_values import arguments_by_name
+
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
+@arguments_by_name
 @dataclass(frozen=True, init=False)
 class Fortran:
     """A kernel in Fortran, built by gfortran into a library that ``load()`` gives as a ``ctypes.CDLL``.

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from pytest_compileiq.toolchains.marker_values import arguments_by_name
+
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
+@arguments_by_name
 @dataclass(frozen=True)
 class Nvcc:
     """Kernels in CUDA C++, compiled by nvcc.

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.toolchains.marker_values import arguments_by_name
+
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
+@arguments_by_name
 @dataclass(frozen=True)
 class Ptxas:
     """A kernel in PTX, assembled by ptxas to a cubin.

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
 
+@arguments_by_name
 @dataclass(frozen=True, init=False)
 class Params:
     """Knobs without a compiler, read by the test's body as ``acf.params`` and by a program when it runs.

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_compileiq.toolchains.marker_values import arguments_by_name
+
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
 
+@arguments_by_name
 @dataclass(frozen=True)
 class Triton:
     """A ``@triton.jit`` kernel, compiled ahead of time by Triton itself, with no GPU and no torch.

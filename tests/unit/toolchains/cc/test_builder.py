@@ -411,7 +411,7 @@ def test_a_library_with_a_hole_fails_as_a_build_when_it_is_loaded(tmp_path: Path
 @pytest.mark.parametrize(
     ("misbehaviour", "kind", "said"),
     [
-        ("sleep 600", "timeout", "did not finish kernels/sum.c within 0.5 s"),
+        ("sleep 600", "timeout", "took longer than 0.5 s, at kernels/sum.c"),
         ("kill -SEGV $$", "compile", "was killed by signal 11"),
         ("echo 'internal compiler error: boo' >&2; exit 4", "compile", "internal compiler error: boo"),
         ("exit 3", "compile", "it printed nothing"),
@@ -426,6 +426,16 @@ def test_a_compiler_that_misbehaves_is_a_typed_failure(
     with pytest.raises(BuildError, match=said) as caught:
         found.build(None, tmp_path / "out", timeout_s=0.5 if kind == "timeout" else ENOUGH_S)
     assert caught.value.kind == kind
+
+
+def test_a_build_of_several_sources_says_at_which_its_time_was_over(project: Path, tmp_path: Path) -> None:
+    write_files(project, {"kernels/late.c": "int late;\n"})
+    script(project / "kernels" / "cc", 'case "$*" in *-c*late*) sleep 600;; esac\nexec gcc "$@"')
+    found = builder(project, Cc("sum.c", "late.c", flags=LIBRARY_FLAGS, compiler="./cc"))
+    with pytest.raises(
+        BuildError, match=r"took longer than 0\.9 s, at kernels/late\.c \(source 2 of 2\); see timeout_s"
+    ):
+        found.build(None, tmp_path / "out", timeout_s=0.9)
 
 
 @pytest.mark.parametrize("output", ["library", "executable"])
