@@ -1,9 +1,9 @@
 """Random schedules against the build cache: what it gives is always what a rebuild gives.
 
 A schedule edits, reverts, renames and shadows files, moves directories, runs beside other runs, kills, damages and
-trims. After each step the project is built through the cache and built anew. A toy compiler in this process has an
-include path like a real one's; ``--gcc`` does it with gcc, with precompiled headers and search directories of the
-environment as well, and ``--nvcc`` with nvcc.
+trims, branches by pragma and sets variables. After each step the project is built through the cache and built anew. A
+toy compiler in this process has an include path like a real one's; ``--gcc`` does it with gcc, with precompiled
+headers and search directories of the environment as well, and ``--nvcc`` with nvcc.
 
     python bench/build_cache.py [--schedules 10000] [--gcc 50] [--nvcc 20] [--seed 0]
 """
@@ -37,6 +37,7 @@ from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve as resolve_n
 STEPS = 10
 DIRECTORIES = ("first", "second", "third")
 HEADERS = ("a.h", "b.h", "c.h")
+VARIABLES = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "PTXAS_FLAGS", "NVVM_FLAGS")
 Mutation = Callable[[], None]
 
 
@@ -358,6 +359,21 @@ def assembles(on: Schedule) -> None:
     on.write(on.root / "data.s", f"addl ${on.rng.randrange(4)}, %eax\n")
 
 
+def branches_by_pragma(on: Schedule) -> None:
+    """A header chooses what is included by a macro that gcc sets when it compiles, and not when it preprocesses."""
+    name = on.rng.choice(HEADERS)
+    pragma = on.rng.choice(('#pragma GCC target("avx2")', '_Pragma("GCC target(\\"avx2\\")")', "#pragma once"))
+    chosen = f"#ifdef __AVX2__\n{on.include(name)}\n#endif"
+    on.write(on.any_header(), f"{pragma}\n{chosen}\n{on.value(on.rng.randrange(4))}\n")
+
+
+def sets_a_variable(on: Schedule) -> None:
+    """One that nvcc reads, or one that it reads elsewhere and no build sees."""
+    name = on.rng.choice(VARIABLES)
+    if os.environ.pop(name, None) is None:
+        os.environ[name] = on.rng.choice(("-Xptxas=-O1", "-Xptxas=-O0", "-DMORE"))
+
+
 def play_toy(seed: int, say: Counter[str], folder: Path) -> None:
     """One schedule with the toy compiler."""
     root = folder / f"toy{seed}"
@@ -372,7 +388,7 @@ def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
     rng = Random(seed)
     place = Place(root, root)
     toolchain = Cc("kernel.c", flags="-O1 -Ifirst -iquote second -isystem third")
-    more = (precompiles, adds_a_directory_to_the_environment, *[assembles] * 4)
+    more = (precompiles, adds_a_directory_to_the_environment, *[assembles] * 4, *[branches_by_pragma] * 2)
 
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))
@@ -407,10 +423,16 @@ def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
         return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked))}\n#endif"
 
     kernel = 'extern "C" __global__ void kernel(int *x) {{ *x = 10 * V + {}; }}'.format
-    Schedule(
-        root, rng, lambda: resolve_nvcc(toolchain, Place(root, root)), include, say,
-        value="#undef V\n#define V {}".format, kernel=kernel,
-    ).run()  # fmt: skip
+    before = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
+    try:
+        Schedule(
+            root, rng, lambda: resolve_nvcc(toolchain, Place(root, root)), include, say, [sets_a_variable] * 3,
+            value="#undef V\n#define V {}".format, kernel=kernel,
+        ).run()  # fmt: skip
+    finally:
+        for name in VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def main() -> None:

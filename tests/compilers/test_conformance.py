@@ -85,7 +85,7 @@ class TestOptunaGp(OfRegistry):
 class TestCompileIQ(OfRegistry):
     name = "compileiq"
     objectives = 2
-    evaluations = 8
+    evaluations = 9
     deterministic = False  # NVIDIA's package draws by itself; its state is kept by a checkpoint
 
     def test_a_search_in_which_everything_fails_goes_on(self):

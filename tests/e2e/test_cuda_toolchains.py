@@ -339,3 +339,36 @@ def test_a_space_for_another_compiler_is_refused_before_anything_is_searched(tmp
     )
     output = project.pytest("--tune", code=1)
     assert "is for ptxas13.3, and gcc takes no ACF" in output
+
+
+LIKE_PY = """\
+import pytest
+from pytest_compileiq import Nvcc, choice, minimize
+
+@pytest.mark.tune(
+    Nvcc("scale.cu", arch="sm_90a", like="build"),
+    objectives=[minimize("instructions")],
+    space={"--use_fast_math": choice([""])},
+)
+def test_scale(acf):
+    acf.build()
+"""
+
+
+@needs.nvcc
+def test_a_source_is_compiled_as_production_does_and_verified_in_what_that_builds(project):
+    nvcc = str(next(installed("nvcc")).program)
+    command = [nvcc, "-DTWO=2", "-gencode", "arch=compute_90a,code=sm_90a", "-O3", "-c", "../scale.cu", "-o", "scale.o"]
+    made = project({"scale.cu": SCALE_CU.replace("2 * x[i]", "x[i] / TWO"), "test_scale.py": LIKE_PY})
+    (made.root / "build").mkdir()
+    entry = {"directory": str(made.root / "build"), "arguments": command, "file": str(made.root / "scale.cu")}
+    (made.root / "build/compile_commands.json").write_text(json.dumps([entry]))
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert '"-DTWO=2"' in made.one("acf/scale/*.toml").read_text()
+    made.acf("flags", "scale", "--compiler", nvcc, "--arch", "sm_90a", "--output", "build/k.flags")
+    subprocess.run([*command, "-optf", "k.flags"], cwd=made.root / "build", check=True)
+    assert "right: build/scale.o" in made.acf("verify-binary", "build/scale.o")
+    (made.root / "build/compile_commands.json").write_text(json.dumps([entry]).replace("TWO=2", "TWO=3"))
+    assert "the compiler's command changed (gone: -DTWO=2; new: -DTWO=3): the machine code is another" in made.pytest(
+        code=1
+    )

@@ -207,6 +207,14 @@ def test_the_objects_of_a_library_are_compared_as_one_whole_in_a_line_of_their_a
     assert f"11 functions are neither proven arm of several ({target}): f0 (" in line
 
 
+def test_of_an_archive_the_object_files_are_asked_for(c_project, capsys):
+    c_project.run("make")
+    c_project.run("ar", "rc", "lib.a", "kernel.o")
+    verified = ["--acf-dir", str(c_project.root / "acf"), "verify-binary", str(c_project.root / "lib.a")]
+    assert main(verified) == 2
+    assert "lib.a is an archive: give the object files in it" in capsys.readouterr().out
+
+
 def test_a_damaged_binary_is_a_sentence_wherever_the_damage_is(c_project, capsys):
     c_project.run("make")
     whole = (c_project.root / "kernel.o").read_bytes()

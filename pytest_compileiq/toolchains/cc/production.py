@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -110,24 +110,35 @@ def production_commands(like: str, sources: Sequence[str], place: Place, *, with
     Raises:
         MarkerError: there is no such database or command, several differ, or a command cannot be used.
     """
+
+    def read(entry: Entry, checkout: Checkout) -> Production:
+        return _read(entry, checkout, place.rootdir, without_lto)
+
+    return [production_command(like, source, place, read) for source in sources]
+
+
+def production_command(
+    like: str, source: str, place: Place, read: Callable[[Entry, Checkout], Production]
+) -> Production:
+    """The one command of ``source`` among those that ``like`` names, as ``read`` takes it.
+
+    Raises:
+        MarkerError: as of ``production_commands``.
+    """
     database = read_database(like, place)
-    return [_command(database, source, place.rootdir, without_lto) for source in sources]
-
-
-def _command(database: Database, source: str, rootdir: Path, without_lto: bool) -> Production:
-    recorded = database.commands_of(source, rootdir)
+    recorded = database.commands_of(source, place.rootdir)
     chosen = [(entry, checkout) for entry, checkout in recorded if database.choice in entry.text]
     try:
-        read = [(_read(entry, checkout, rootdir, without_lto), entry) for entry, checkout in chosen]
+        taken = [(read(entry, checkout), entry) for entry, checkout in chosen]
     except MarkerError as error:
         raise MarkerError(f"like={database.like!r}: {source}: {error}") from error
     distinct: dict[object, tuple[Production, Entry]] = {}
-    for production, entry in read:
+    for production, entry in taken:
         distinct.setdefault((production.compiler, production.flags), (production, entry))
     if len(distinct) != 1:
         everything = [entry for entry, _ in recorded]
         raise MarkerError(_choose_one(database, source, list(distinct.values()), everything))
-    return read[0][0]
+    return taken[0][0]
 
 
 def _choose_one(
@@ -164,7 +175,7 @@ def _output(entry: Entry) -> str:
 
 
 def _read(entry: Entry, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
-    launcher, (compiler, *words) = _launched(expanded(entry.words, entry, checkout, rootdir))
+    launcher, (compiler, *words) = launched(expanded(entry.words, entry, checkout, rootdir))
     if "/" in compiler:
         compiler = str(rootdir / checkout.path(compiler, entry.directory))
     options = list(_options(words))
@@ -181,7 +192,7 @@ def _read(entry: Entry, checkout: Checkout, rootdir: Path, without_lto: bool) ->
     return Production(compiler, tuple(flags), tuple(left_out))
 
 
-def _launched(words: Iterable[str]) -> tuple[list[str], list[str]]:
+def launched(words: Iterable[str]) -> tuple[list[str], list[str]]:
     """The words before the compiler, and the command from the compiler on."""
     command = list(words)
     known = next((n for n, word in enumerate(command) if Path(word).name not in _LAUNCHERS), len(command))

@@ -28,6 +28,7 @@ from pytest_compileiq.toolchains.machine_code.elf import ObjectCode, defined_fun
 from pytest_compileiq.toolchains.nvidia.tools import first_error, installed
 
 CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
+_ARCHIVE = b"!<arch>\n"
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of the members
 _MEMBER = struct.Struct(
     "<HHIQI"
@@ -52,6 +53,8 @@ def fatbin_of(data: bytes, path: Path) -> bytes | None:
     """
     if data.startswith(CONTAINER_MAGIC):
         return data
+    if data.startswith(_ARCHIVE):
+        raise BuildError(f"{path} is an archive: give the object files in it, as ar x takes them out", kind="compile")
     try:
         file = ELFFile(BytesIO(data))
         section = next(filter(None, map(file.get_section_by_name, _SECTIONS)), None)

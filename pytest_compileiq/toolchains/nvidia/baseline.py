@@ -16,7 +16,7 @@ _OURS = re.compile(
     r"--fatbin|-shared|--shared|-lib|--lib|-c|--compile|-dc|-dw|-dlink|-E|-M.*|-keep.*|--keep.*|-optf|--options-file|"
     r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
 )
-_GCC_NAMES = {
+GCC_NAMES = {
     "-I": "-I", "--include-path": "-I", "-isystem": "-isystem", "--system-include": "-isystem", "-include": "-include",
     "--pre-include": "-include",
 }  # fmt: skip
@@ -36,7 +36,7 @@ def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
     if not isinstance(flags, str):
         raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 -lineinfo'")
     try:
-        words = tuple(map(_as_nvcc_takes_it, rooted(_as_gcc_spells_it(shlex.split(flags)), place)))
+        words = tuple(map(as_nvcc_takes_it, rooted(_as_gcc_spells_it(shlex.split(flags)), place)))
     except ValueError as error:
         raise MarkerError(f"flags={flags!r}: {error}") from error
     if taken := next((word for word in _of_nvcc_itself(words) if _OURS.fullmatch(word.partition("=")[0])), None):
@@ -70,11 +70,11 @@ def _as_gcc_spells_it(tokens: Sequence[str]) -> list[str]:
     spelled = []
     for token in tokens:
         name, sign, value = token.partition("=")
-        spelled += [_GCC_NAMES[name], *([value] if sign else [])] if name in _GCC_NAMES else [token]
+        spelled += [GCC_NAMES[name], *([value] if sign else [])] if name in GCC_NAMES else [token]
     return spelled
 
 
-def _as_nvcc_takes_it(word: str) -> str:
+def as_nvcc_takes_it(word: str) -> str:
     """``word``, an option joined with its value, with a sign between them where nvcc demands it."""
     return re.sub(r"^(-isystem|-include|-x)(?=[^=-])", r"\1=", word)
 

@@ -25,7 +25,8 @@ class Nvcc:
     Args:
         source: the ``.cu`` file, or with ``instantiate`` a header, relative to the test file.
         arch: one architecture or several, e.g. ``"sm_90a"``; controls apply to all of them.
-        flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file.
+        flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file. ``-O3`` by
+            default; with ``like`` none, and what is given comes behind production's.
         defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
             takes its place, and both arms read theirs as ``acf.params["TILE"]``.
         output: a ``"cubin"`` (for several architectures, a fatbin), a shared ``"library"`` for ``ctypes``, or an
@@ -40,11 +41,13 @@ class Nvcc:
         instantiate: kernels to instantiate beside those that the source does, for the output ``"cubin"``: what names
             one behind the source's last line, such as ``"reduce<float, 256>"``, where macros may stand too, or
             ``"(void (*)(float *)) scale"``, which chooses an overload. The entry goes by this text.
+        like: a ``compile_commands.json`` or its directory, relative to the test file: the source is compiled by the
+            nvcc and with the flags of its command there. ``"build#cubins"`` chooses among several commands by a text.
     """
 
     source: str
     arch: str | Sequence[str]
-    flags: str = "-O3"
+    flags: str | None = None
     defines: Mapping[str, int | float | str] = field(default_factory=dict)
     output: Literal["cubin", "library", "executable"] = "cubin"
     controls: Literal["ptxas", "nvcc"] = "ptxas"
@@ -52,6 +55,7 @@ class Nvcc:
     functions: Names = ()
     neighbours: Neighbours = "void"
     instantiate: Sequence[str] = ()
+    like: str | None = None
 
     def resolve(self, place: Place) -> Builder:
         """Find nvcc and the source.

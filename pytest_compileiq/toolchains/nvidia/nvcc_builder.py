@@ -45,6 +45,7 @@ from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, 
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
+from pytest_compileiq.toolchains.nvidia.production import nvcc_command
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
 from pytest_compileiq.toolchains.nvidia.tools import (
@@ -71,11 +72,14 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
     source = relative_to_rootdir(Path(nvcc.source), place)
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
-    flags = (*split_nvcc_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    production = nvcc_command(nvcc.like, source, architectures, place) if nvcc.like is not None else None
+    given = split_nvcc_flags(("-O3" if production is None else "") if nvcc.flags is None else nvcc.flags, place)
+    own = (*(production.flags if production else ()), *given)
+    flags = (*own, *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
     defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
     flags = (*flags, *map(as_one_definition, defines))
     functions = _functions(nvcc)
-    tool = find_tool("nvcc", nvcc.compiler, place)
+    tool = find_tool("nvcc", nvcc.compiler or (production.compiler if production else None), place)
     architecture = ".".join(architectures)
     targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
     return NvccBuilder(

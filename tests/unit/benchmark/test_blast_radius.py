@@ -13,7 +13,8 @@ from pytest_compileiq.toolchains.functions import Functions
 
 def benchmark_of(functions: Functions | None, *entries: str) -> SimpleNamespace:
     builder = SimpleNamespace(functions=functions)
-    return SimpleNamespace(builds=SimpleNamespace(look=lambda controls: built(*entries)), builder=builder)
+    spec = SimpleNamespace(limits={})
+    return SimpleNamespace(builds=SimpleNamespace(look=lambda controls: built(*entries)), builder=builder, spec=spec)
 
 
 def built(*entries: str, digest: str = "1") -> SimpleNamespace:
