@@ -5,7 +5,7 @@ It is advice in the notes of a report, never a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pytest_compileiq.benchmark import assertions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -31,8 +31,7 @@ def of_the_body(benchmark: TunedBenchmark) -> list[str]:
 
 def of_the_call(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | None) -> list[str]:
     """What a look at the measured call finds on the workloads that are timed on this processor, each thing once."""
-    times_calls = any(objective.measured == "runtime" for objective in benchmark.timed_objectives)
-    if benchmark.builder.clock != "cpu" or not times_calls:
+    if not _times_calls(benchmark):
         return []
     several = len(benchmark.timed_workloads) > 1
     by_workload = [
@@ -43,6 +42,24 @@ def of_the_call(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | 
         for workload in benchmark.timed_workloads
     ]
     return [said for kind in zip(*by_workload, strict=True) if (said := next(filter(None, kind), None))]
+
+
+def of_short_calls(pool: Pool, benchmark: TunedBenchmark) -> Iterator[str]:
+    """What to say before a search: of the baseline's calls that are hardly longer than a call of nothing."""
+    if not _times_calls(benchmark):
+        return
+    for workload in benchmark.timed_workloads:
+        try:
+            times = pool.look(_FRESH, benchmark, None, workload)
+        except (EvaluationFailed, NoWorker):  # the search says so
+            return
+        if times is not None and (said := of_the_way([times])):
+            yield f"{workload.name}: {said}" if len(benchmark.timed_workloads) > 1 else said
+
+
+def _times_calls(benchmark: TunedBenchmark) -> bool:
+    is_timed = any(objective.measured == "runtime" for objective in benchmark.timed_objectives)
+    return is_timed and benchmark.builder.clock == "cpu"
 
 
 def _on_workload(

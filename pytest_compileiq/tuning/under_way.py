@@ -17,6 +17,7 @@ from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.proof.advice import of_short_calls
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.judged import unread_text
@@ -195,6 +196,8 @@ def under_way(
     given = chosen(settings.seed, benchmark.spec.seed, None)
     seed, coins = given or 0, seed_of_coins(given)
     tuning = Tuning(benchmark, store, pool, progress, seed, coins, baseline.stands_for, baseline.drew)
+    for said in of_short_calls(pool, benchmark):
+        progress.say(said)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
     taught = taught_by(store, benchmark, engine)

@@ -118,3 +118,13 @@ def test_a_look_that_fails_is_told_and_fails_nothing(benchmark):
     assert advice.of_the_call(pool, benchmark(), None) == [
         "the measured call could not be looked at: killed by SIGSEGV"
     ]
+
+
+def test_a_call_that_is_hardly_longer_than_one_of_nothing_is_told_before_the_search(benchmark):
+    def told(call_s: float, **marker) -> list[str]:
+        pool = FakePool(times=lambda look, worker: structs.replace(STEADY, call_s=call_s, empty_s=1.8e-7))
+        return [*advice.of_short_calls(pool, benchmark(**marker))]
+
+    (said,) = told(2e-7)
+    assert said.startswith("the call takes 0.2 µs, of which calling an empty function through ctypes takes 0.18 µs: most")
+    assert told(2e-3) == told(2e-7, objectives=[minimize("code_bytes")]) == []
