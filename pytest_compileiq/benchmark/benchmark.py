@@ -362,6 +362,7 @@ def make_benchmark(
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
     slots: AbstractContextManager[object] | None = None,
+    jobs: int = 1,
     afar: Afar = HERE,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
@@ -369,6 +370,7 @@ def make_benchmark(
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
         slots: for builds of this machine, where several benchmarks are searched at once.
+        jobs: compilers of one benchmark that may run at once.
         afar: what other machines do for it.
 
     Raises:
@@ -381,7 +383,7 @@ def make_benchmark(
     spec = read_marker(mark, name_within(item))
     check_function(item)
     if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, afar.host_flags))
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, afar.host_flags, jobs))
     builds = Builds(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, spec.counted, cached,
         afar.makers, slots or nullcontext(),

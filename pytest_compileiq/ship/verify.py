@@ -196,7 +196,9 @@ def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) 
         return finding("baseline", f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    how = "; other code: -rdc" if kernel.is_separate else ""
+    added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler.command) for artifact, _ in rivals.values())
+    proven_with = ", ".join(filter(None, added)) if kernel.architecture == HOST else ""
+    how = "; other code: -rdc" if kernel.is_separate else f", which is made with {proven_with}" if proven_with else ""
     return finding("neither", f"neither proven arm of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 

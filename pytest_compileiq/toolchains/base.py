@@ -38,6 +38,7 @@ class Place:
     """The place of a marker: toolchain paths are relative to ``test_dir``, recorded paths to ``rootdir``.
 
     Attributes:
+        jobs: compilers that may run at once.
         host_flags: what each flag that names the host, such as ``-march=native``, means on the machine that runs what
             is built; None where that is this one.
     """
@@ -45,6 +46,7 @@ class Place:
     test_dir: Path
     rootdir: Path
     host_flags: HostFlags | None = None
+    jobs: int = 1
 
 
 @runtime_checkable

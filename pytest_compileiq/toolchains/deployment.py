@@ -30,6 +30,7 @@ class Deployment(Struct, frozen=True):
         hands_on: the option by which it gives ptxas another, split at blanks and commas however that is quoted.
         is_for_several: one command of it may compile for several architectures.
         records_functions: its artifacts hold a digest for each function of a shared library.
+        for_a_library: the options that a proof may compile with so that the code can be loaded, and a product without.
         read_again: which files of the project a recorded command reads now; None where it reads what it names.
     """
 
@@ -41,6 +42,7 @@ class Deployment(Struct, frozen=True):
     hands_on: str = ""
     is_for_several: bool = False
     records_functions: bool = False
+    for_a_library: frozenset[str] = frozenset()
     read_again: ReadAgain | None = None
 
     def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str) -> tuple[str, ...]:
@@ -51,12 +53,19 @@ class Deployment(Struct, frozen=True):
         applied = (f"{before}--apply-controls={path}",) if kind == "blob" else ()
         return (*applied, *self.options.text(knobs).splitlines())
 
+    def added_to(self, command: Sequence[str]) -> str:
+        """Which words of a recorded ``command`` are there so that its code can be loaded."""
+        return " ".join(dict.fromkeys(word for word in command if word in self.for_a_library))
+
     def params(self, knobs: Knobs) -> Mapping[str, object]:
         """What a launch or a program is given beside the options."""
         return launch_params(knobs) if self.at_launch else params_of(knobs)
 
 
-_HOST = Deployment(records_functions=True, read_again=read_files.read_again)
+_FOR_A_LIBRARY = frozenset(
+    ("-fPIC", "-fPIE", "-fno-gnu-unique", "-mno-direct-extern-access", "-fno-direct-access-external-data")
+)
+_HOST = Deployment(records_functions=True, for_a_library=_FOR_A_LIBRARY, read_again=read_files.read_again)
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,

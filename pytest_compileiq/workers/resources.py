@@ -63,7 +63,7 @@ class Resources:
         afar = self._transport.afar(item.nodeid) if self._transport is not None else HERE
         return make_benchmark(
             item, rootdir=self._settings.rootdir, build_dir=self._guard.folder, cached=self._cached_builds,
-            slots=self._slots, afar=afar,
+            slots=self._slots, jobs=self._settings.jobs, afar=afar,
         )  # fmt: skip
 
     def close_transport(self) -> None:

@@ -27,6 +27,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
+from pytest_compileiq.toolchains.cc.address_table import TABLE, change_of, explained, table_of
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
@@ -42,16 +43,17 @@ from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.installed import is_installed
-from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.machine_code.shared_library import load_by_table, load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.options import options_of, parse_named
+from pytest_compileiq.toolchains.side_by_side import SideBySide
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
 
-# A build that holds its own date or time could never be replayed.
-_NO_DATES = "-Werror=date-time"
+_NO_DATES = "-Werror=date-time"  # a build that holds its own date or time could never be replayed
 NO_KNOBS: Knobs = {}
+Compilation = tuple[Sequence[str], str, Path]  # the command of a source, what it is for, and the object
 # Of sources whose architectures are chosen differently, the one that depends most on this machine decides.
 _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
@@ -70,11 +72,16 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
     flags = Flags((*flags.compile, *defines), flags.link, flags.libraries)
-    if cc.output == "library":
+    own = {source: command.resolved(host_flags) for source, command in line.own.items()}
+    change, by_table = "", cc.output == "library" and cc.like is not None
+    if by_table:
+        commands = {source: (*own.get(source, (program.program,)), *flags.compile) for source in sources}
+        more, change = change_of(program.name, commands)
+        flags = Flags((*flags.compile, *more), ("-shared", *flags.link), flags.libraries)
+    elif cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
-    own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     everywhere = {source: (*own.get(source, ())[1:], *flags.compile) for source in sources}
     architecture = program.architecture(everywhere[deciding])
     return CcBuilder(
@@ -96,8 +103,10 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
-        left_out=line.remarks,
+        left_out=(*line.remarks, *([change] if change else ())),
         host_flags=host_flags,
+        by_table=by_table,
+        side_by_side=SideBySide(place.jobs),
     )
 
 
@@ -109,7 +118,8 @@ class CcBuilder(Builder):
 
     Attributes:
         own: source → the compiler and the flags that stand in front of ``flags`` for it alone.
-        left_out: what was left out of the command that production uses, in sentences.
+        left_out: what was left out of the command that production uses, or added to it, in sentences.
+        by_table: whether the library's functions are reached by a table of their addresses: see ``address_table``.
         links: of the builds of this run.
     """
 
@@ -128,7 +138,9 @@ class CcBuilder(Builder):
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     host_flags: HostFlags = field(default_factory=dict)
+    by_table: bool = False
     links: Links = field(default_factory=Links, compare=False, repr=False)
+    side_by_side: SideBySide = field(default_factory=SideBySide, compare=False, repr=False)
     clock: str = "cpu"
     knobs_taken: frozenset[str] = frozenset()
 
@@ -220,26 +232,42 @@ class CcBuilder(Builder):
             BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
                 library exports no function.
         """
-        return self._build(controls, out_dir, timeout_s, Links())
+        return self._build(controls, out_dir, timeout_s, Links(), SideBySide())
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """As ``build``; of the same objects as a build before it, it has a copy of what that linked."""
-        return self._build(controls, out_dir, timeout_s, self.links)
+        return self._build(controls, out_dir, timeout_s, self.links, self.side_by_side)
 
-    def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links) -> BuildResult:
+    def _build(
+        self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links, side_by_side: SideBySide
+    ) -> BuildResult:
         from pytest_compileiq.toolchains.machine_code.elf import machine_code  # heavy, and workers need not build
 
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
-        objects = self._compile(commands, controls, out_dir)
+        compilations = self._compilations(controls, out_dir)
+        side_by_side.run(commands, compilations)
+        objects = [made for _, _, made in compilations]
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
-        link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]
-        with naming_the_cplusplus_compiler(self.source_paths, self.program):
-            links.link(objects, output, lambda: commands.run(link, "the link"))
-        seconds = commands.seconds
+        compiled_s = commands.seconds
         code = machine_code(objects, self.functions.among)
-        return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
+        entries, began_s = self._entries(code), commands.seconds
+        table, words = table_of(commands, self.program.program, sorted(entries)) if self.by_table else ([], ())
+        self._link(commands, links, [*objects, *table], output, words)
+        seconds = compiled_s + commands.seconds - began_s  # reading is no part of the compiler's time
+        return BuildResult(output, entries, code.program.metrics, commands.log, seconds)
+
+    def _link(
+        self, commands: Commands, links: Links, objects: Sequence[Path], output: Path, words: Sequence[str]
+    ) -> None:
+        begin = [self.program.program, *self.flags.link, *words]
+        link = [*begin, *map(str, objects), *self.flags.libraries, "-o", str(output)]
+        with naming_the_cplusplus_compiler(self.source_paths, self.program):
+            try:
+                links.link(objects, output, lambda: commands.run(link, "the link"))
+            except BuildError as error:
+                raise explained(error, self.program.name) if self.by_table else error from None
 
     def cacheable(self, controls: ControlsFile | None) -> GccBuild:
         """What the build with ``controls`` depends on.
@@ -253,7 +281,8 @@ class CcBuilder(Builder):
             for words, sources in self._commands(controls.knobs if controls else NO_KNOBS)
             for source in sources
         )
-        return GccBuild(self.program, compilations, self.flags, self.output, self.functions.patterns, self.rootdir)
+        output = TABLE if self.by_table else self.output
+        return GccBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
 
     def count(self, built: BuildResult) -> BuildResult:
         """``instructions`` of all objects and of each function, if ``objdump`` can read them."""
@@ -298,7 +327,7 @@ class CcBuilder(Builder):
             used.add("main")
             return built.path
         with naming_the_cplusplus_compiler(self.source_paths, self.program):
-            return load_library(built, used)
+            return load_by_table(built, used, TABLE) if self.by_table else load_library(built, used)
 
     @cached_property
     def _baseline(self) -> Baseline:
@@ -316,25 +345,20 @@ class CcBuilder(Builder):
         except BuildError:
             return frozenset()
 
-    def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
-        response: tuple[str, ...] = ()
+    def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:
+        options_file = out_dir / "controls.rsp"
         if controls is not None:
-            options_file = out_dir / "controls.rsp"
             options_file.write_bytes(controls.data)
-            response = self.options(controls, options_file)
-        objects = []
-        by_source = [
-            (words, source)
-            for words, sources in self._commands(controls.knobs if controls else NO_KNOBS)
-            for source in sources
-        ]
-        for number, (words, source) in enumerate(by_source):
-            obj = out_dir / f"{number}-{Path(source).stem}.o"
-            argv = [*words, _NO_DATES, *response, "-c", source, "-o", str(obj)]
-            several = f" (source {number + 1} of {len(by_source)})" if len(by_source) > 1 else ""
-            commands.run(argv, f"{source}{several}")
-            objects.append(obj)
-        return objects
+        response = self.options(controls, options_file) if controls is not None else ()
+        of_each = self._commands(controls.knobs if controls else NO_KNOBS)
+        by_source = [(words, source) for words, sources in of_each for source in sources]
+        compilations = []
+        for number, (words, source) in enumerate(by_source, start=1):
+            made = out_dir / f"{number}-{Path(source).stem}.o"
+            several = f" (source {number} of {len(by_source)})" if len(by_source) > 1 else ""
+            argv = (*words, _NO_DATES, *response, "-c", source, "-o", str(made))
+            compilations.append((argv, f"{source}{several}", made))
+        return compilations
 
     def _entries(self, code: MachineCode) -> Mapping[str, CodeDigest]:
         if self.output == "executable":

@@ -49,7 +49,7 @@ class GccBuild(Struct, frozen=True):
         compiler: links.
         compilations: of each source, the program with its options, the controls' behind them.
         flags: those that link.
-        output: ``library`` or ``executable``.
+        output: ``library`` or ``executable``, or the name of the table by which a library's functions are reached.
         patterns: of the functions whose code is read from the objects.
     """
 

@@ -12,13 +12,13 @@ import msgspec
 from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder
+from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.read_files import Read
-from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.fortran.marker import Fortran
+from pytest_compileiq.toolchains.side_by_side import SideBySide
 
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
@@ -33,7 +33,8 @@ def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
         ),
         place,
     )
-    return FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
+    builder = FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
+    return replace(builder, side_by_side=SideBySide())  # a source reads the modules of those before it
 
 
 _VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
@@ -56,8 +57,8 @@ class FortranBuilder(CcBuilder):
         """
         raise NotModelled("builds by gfortran are not modelled")
 
-    def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
-        return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
+    def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:
+        return CcBuilder._compilations(self._with("-J", str(out_dir)), controls, out_dir)
 
     def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
         """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.

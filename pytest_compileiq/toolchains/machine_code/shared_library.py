@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
@@ -35,13 +35,21 @@ class SharedLibrary(ctypes.CDLL):
     def __getitem__(self, name_or_ordinal: Any) -> Any:
         symbol = name_or_ordinal
         try:
-            function = super().__getitem__(symbol)
+            function = self._function(symbol)
         except AttributeError:
-            symbol = _symbol(Path(self._name), str(name_or_ordinal))
-            function = super().__getitem__(symbol)
+            symbol = _symbol(Path(self._name).name, str(name_or_ordinal), self._defined())
+            function = self._function(symbol)
         self.used.add(str(symbol))
         self._taken.append(function)
         return function
+
+    def _function(self, symbol: Any) -> Any:
+        return super().__getitem__(symbol)
+
+    def _defined(self) -> frozenset[str]:
+        from pytest_compileiq.toolchains.machine_code.elf import defined_functions  # heavy: elftools
+
+        return defined_functions(Path(self._name))
 
     def watch(self, around: Around) -> None:
         """Hand every call of the library's functions to ``around`` instead, until ``unwatch``."""
@@ -87,6 +95,24 @@ class SharedLibrary(ctypes.CDLL):
                 place.value = value
 
 
+class TabledLibrary(SharedLibrary):
+    """One that exports nothing but a table of its functions' addresses."""
+
+    addresses: Mapping[str, int]
+
+    def _function(self, symbol: Any) -> Any:
+        try:
+            address = self.addresses[symbol]
+        except KeyError:
+            raise AttributeError(f"{Path(self._name).name} has no function {symbol!r}") from None
+        function: Any = self._FuncPtr(address)
+        function.__name__ = symbol
+        return function
+
+    def _defined(self) -> frozenset[str]:
+        return frozenset(self.addresses)
+
+
 Around = Callable[[str, tuple[Any, ...], Callable[[], Any]], Any]
 """Takes a watched call: the function's name, its arguments, and a function that makes the call."""
 
@@ -109,8 +135,28 @@ def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
     Raises:
         BuildError: it cannot be loaded here.
     """
+    return _loaded(SharedLibrary, built, used)
+
+
+def load_by_table(built: BuildResult, used: set[str], table: str) -> TabledLibrary:
+    """Load ``built``, whose symbol ``table`` holds the addresses of its entries, sorted by name.
+
+    Raises:
+        BuildError: it cannot be loaded here.
+    """
+    library = _loaded(TabledLibrary, built, used)
+    names = sorted(built.code)
+    held = (ctypes.c_void_p * len(names)).in_dll(library, table)
+    library.addresses = {name: address for name, address in zip(names, held, strict=True) if address is not None}
+    return library
+
+
+_Library = TypeVar("_Library", bound=SharedLibrary)
+
+
+def _loaded(kind: type[_Library], built: BuildResult, used: set[str]) -> _Library:
     try:
-        library = SharedLibrary(str(built.path))
+        library = kind(str(built.path))
     except OSError as error:
         raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
     library.used = used
@@ -118,21 +164,19 @@ def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
     return library
 
 
-def _symbol(library: Path, name: str) -> str:
-    """The symbol of the function that the library's source calls ``name``.
+def _symbol(library: str, name: str, functions: Collection[str]) -> str:
+    """Which of a library's ``functions`` its source calls ``name``.
 
     Raises:
         AttributeError: there is none, or several.
     """
-    from pytest_compileiq.toolchains.machine_code.elf import defined_functions  # heavy: elftools
-
-    defined = {symbol for symbol in defined_functions(library) if "." not in symbol}  # no clones for other processors
+    defined = {symbol for symbol in functions if "." not in symbol}  # no clones for other processors
     fitting = matching(name, defined)
     several = {demangled(symbol): symbol for symbol in fitting}  # a constructor has several symbols
     if len(several) > 1:
-        raise AttributeError(f"{library.name} has several functions {name!r}: take one of {', '.join(several)}")
+        raise AttributeError(f"{library} has several functions {name!r}: take one of {', '.join(several)}")
     if not fitting:
-        raise AttributeError(f"{library.name} has no function {name!r}{meant(name, defined)}")
+        raise AttributeError(f"{library} has no function {name!r}{meant(name, defined)}")
     return fitting[0]
 
 

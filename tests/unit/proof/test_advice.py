@@ -126,5 +126,7 @@ def test_a_call_that_is_hardly_longer_than_one_of_nothing_is_told_before_the_sea
         return [*advice.of_short_calls(pool, benchmark(**marker))]
 
     (said,) = told(2e-7)
-    assert said.startswith("the call takes 0.2 µs, of which calling an empty function through ctypes takes 0.18 µs: most")
+    assert said.startswith(
+        "the call takes 0.2 µs, of which calling an empty function through ctypes takes 0.18 µs: most"
+    )
     assert told(2e-3) == told(2e-7, objectives=[minimize("code_bytes")]) == []

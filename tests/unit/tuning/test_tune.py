@@ -203,9 +203,9 @@ def test_a_search_of_failures_alone_writes_nothing(bench):
 
 def test_ctrl_c_before_anything_was_measured_is_a_ctrl_c_and_later_proves_the_best_so_far(bench):
     with pytest.raises(KeyboardInterrupt):
-        bench.tune(FakePool(interrupt_at=1))
+        bench.tune(FakePool(interrupt_at=2))
     assert not (bench.root / "acf").exists()
-    report = bench.tune(FakePool(seconds=by_options(GAIN), interrupt_at=4), fresh=True)
+    report = bench.tune(FakePool(seconds=by_options(GAIN), interrupt_at=5), fresh=True)
     assert report.interrupted
     assert any("interrupted after" in note for note in report.notes)
 

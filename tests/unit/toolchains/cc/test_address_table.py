@@ -1,0 +1,114 @@
+"""Production's objects are loaded as they are, both arms beside each other, or the change that loads them is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
+from pytest_compileiq.toolchains.cc.marker import Cc
+from tests import needs
+from tests.files import write_files
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+STATIC = "static int calls; int kernel(int x) { calls += 1; return x + calls; }\n"
+TABLE_OF_CALLS = "static int one(int x) { return x + 1; }\nstatic int (*const calls[])(int) = {one}; int kernel(int x) { return calls[x & 0](x); }\n"
+BETWEEN = "int inner(int x) { return x + 1; }\nint kernel(int x) { return inner(x); }\n"
+MATHS = "#include <math.h>\nint kernel(int x) { return (int)sqrt((double)(x * x)) + 1; }\n"
+OPENMP = "int kernel(int x) { int s = 0;\n#pragma omp parallel for reduction(+ : s)\n for (int i = 0; i < 8; i++) s += x;\n return s / 8 + 1; }\n"
+EXTERNAL = "#include <stdio.h>\nint kernel(int x) { return x + (stderr != 0); }\n"
+OWN_THREADS = "static _Thread_local int seen; int kernel(int x) { seen += x; return seen + 1; }\n"
+VIRTUAL = """\
+#include <stdexcept>
+#include <string>
+struct Base { virtual ~Base() = default; virtual int at(int x) const { return x; } };
+struct Next : Base { int at(int x) const override { return x + 1; } };
+template <typename T> T &shared() { static T value{}; return value; }
+extern "C" int kernel(int x) {
+    try { if (x < 0) throw std::runtime_error("less"); } catch (const std::exception &) { return -1; }
+    shared<std::string>() += 'x';
+    const Base *base = new Next; int y = base->at(x); delete base; return y;
+}
+"""
+IN_C = {"static data": STATIC, "a table of calls": TABLE_OF_CALLS, "calls between functions": BETWEEN, "libm": MATHS}
+
+
+def product(root: Path, command: str, name: str, source: str) -> CcBuilder:
+    entry = {"directory": str(root), "command": f"{command} -c {name} -o k.o", "file": str(root / name)}
+    write_files(root, {name: source, "compile_commands.json": json.dumps([entry])})
+    return resolve(Cc(name, like=".", flags="-lm"), Place(root, root))
+
+
+def runs_beside_itself(found: CcBuilder, root: Path) -> None:
+    """Both arms are loaded at once, and neither sees the other's data."""
+    arms = []
+    for number, controls in enumerate((None, found.render(Candidate({"-O": 3})))):
+        built = found.build(controls, root / f"out{number}", timeout_s=60)
+        arms.append(found.load(built, set()))
+    assert [arm.kernel(4) for arm in arms] == [5, 5]
+
+
+@pytest.mark.parametrize("flags", ["-O2", "-O2 -fPIE", "-O1 -fPIC", "-O2 -fno-pie", "-O2 -fno-pic -mcmodel=medium"])
+@pytest.mark.parametrize("what", IN_C)
+def test_c_is_loaded_as_production_compiles_it(tmp_path: Path, what: str, flags: str) -> None:
+    found = product(tmp_path, f"gcc {flags}", "k.c", IN_C[what])
+    is_changed = "-fno-pi" in flags
+    assert ("-mno-direct-extern-access" in found.compiler.command) is is_changed
+    assert any("bound to one address" in said for said in found.left_out) is is_changed
+    runs_beside_itself(found, tmp_path)
+
+
+def test_openmp_is_loaded_as_production_compiles_it(tmp_path: Path) -> None:
+    runs_beside_itself(product(tmp_path, "gcc -O2 -fopenmp", "k.c", OPENMP), tmp_path)
+
+
+@needs.gxx
+@pytest.mark.parametrize("flags", ["-O2 -mno-direct-extern-access", "-O2 -fno-pie", "-O2 -fPIC"])
+def test_cplusplus_with_exceptions_virtual_calls_and_shared_statics_is_loaded(tmp_path: Path, flags: str) -> None:
+    runs_beside_itself(product(tmp_path, f"g++ {flags}", "k.cpp", VIRTUAL), tmp_path)
+
+
+def test_machine_code_is_that_of_production_s_object(tmp_path: Path) -> None:
+    from pytest_compileiq.toolchains.machine_code.elf import machine_code
+
+    found = product(tmp_path, "gcc -O2", "k.c", BETWEEN)
+    built = found.build(None, tmp_path / "out", timeout_s=60)
+    subprocess.run(["gcc", "-O2", "-c", "k.c", "-o", "k.o"], cwd=tmp_path, check=True)
+    made = machine_code([tmp_path / "k.o"], found.functions.among).entries
+    assert {name: code.sha256 for name, code in built.code.items()} == {
+        name: code.sha256 for name, code in made.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "flags"),
+    [
+        ("k.c", EXTERNAL, "-mno-direct-extern-access"),
+        ("k.c", OWN_THREADS, "-fPIC -fno-semantic-interposition"),
+        pytest.param("k.cpp", VIRTUAL, "-mno-direct-extern-access", marks=needs.gxx),
+    ],
+    ids=["external data", "own thread-locals", "the type of an exception"],
+)
+def test_what_cannot_be_loaded_as_it_is_names_the_relocation_and_the_flags_that_help(
+    tmp_path: Path, name: str, source: str, flags: str
+) -> None:
+    found = product(tmp_path, "gcc -O2" if name == "k.c" else "g++ -O2", name, source)
+    with pytest.raises(BuildError, match=rf"cannot be loaded as they are \(R_X86_64_\w+.*give flags='{flags}'"):
+        found.build(None, tmp_path / "out", timeout_s=60)
+    again = resolve(Cc(name, like=".", flags=flags), Place(tmp_path, tmp_path))
+    runs_beside_itself(again, tmp_path)
+
+
+def test_a_function_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    found = product(tmp_path, "gcc -O2", "k.c", BETWEEN)
+    library = found.load(found.build(None, tmp_path / "out", timeout_s=60), set())
+    with pytest.raises(AttributeError, match=r"kernel\.so has no function 'kernl' \(did you mean 'kernel'\?\)"):
+        _ = library.kernl
