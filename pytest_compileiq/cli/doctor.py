@@ -6,15 +6,17 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq import __version__
 from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.space import SEARCH_SPACES_OF, SEARCH_SPACES_TAG
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, lock_directory
 from pytest_compileiq.timing.gpu_watch import SHARED
 from pytest_compileiq.timing.registry import find_device, find_device_or_none
@@ -22,6 +24,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, installed, pinned
 
+_IN_LINE = re.compile(r"([a-z]+)(\d+(?:\.\d+)*)")
 _SPACES = "CompileIQ's search spaces"
 _EXTRAS = {
     "cuda-core": "cuda",
@@ -39,7 +42,7 @@ class Examined:
     """One thing looked for.
 
     Attributes:
-        section: the kind of thing: ``compiler``, ``spaces``, ``device``, ``package`` or ``works``.
+        section: the kind of thing: ``project``, ``compiler``, ``spaces``, ``device``, ``package`` or ``works``.
         name: what was looked for.
         found: what was found, in words; empty if nothing was.
         remedy: the command that installs it, also if the version found is too old; else empty.
@@ -64,6 +67,27 @@ def examine() -> list[Examined]:
         *(_package(name, extra) for name, extra in _EXTRAS.items()),
     ]
     return [*findings, *_what_works(findings)]
+
+
+def of_the_project(lines: Mapping[str, int], findings: Sequence[Examined]) -> Iterator[Examined]:
+    """Whether this machine has what a project's artifacts are compiled with.
+
+    Args:
+        lines: a compiler's line, such as ``gcc12`` or ``triton3.9.ptxas13.3`` → how many artifacts are of it.
+        findings: as of ``examine``.
+    """
+    for line, count in sorted(lines.items()):
+        known = {name: version for name, version in _IN_LINE.findall(line) if any(name == one.name for one in findings)}
+        lacking = [f"{name} {version}" for name, version in known.items() if not _is_here(name, version, findings)]
+        remedy = next(
+            (one.remedy for one in findings if lacking and one.name == lacking[0].split()[0] and one.remedy), ""
+        )
+        told = f"not here: {', '.join(lacking)}" if lacking else "here" if known else "not known to this command"
+        yield Examined("project", line, f"{quantity(count, 'artifact')}: {told}", remedy)
+
+
+def _is_here(name: str, version: str, findings: Sequence[Examined]) -> bool:
+    return any(one.name == name and f"{one.found.split(' ')[0]}.".startswith(f"{version}.") for one in findings)
 
 
 def _host() -> Iterator[Examined]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,10 +37,13 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from pytest_compileiq.cli.doctor import examine
+    from pytest_compileiq.cli.doctor import examine, of_the_project
+    from pytest_compileiq.model import Target
 
+    store, findings = open_store(options), examine()
+    lines = Counter(Target(target).line for name in store.names() for target in store.targets(name))
     section = ""
-    for finding in examine():
+    for finding in (*of_the_project(lines, findings), *findings):
         if finding.section != section:
             section = finding.section
             say(f"{section}:")

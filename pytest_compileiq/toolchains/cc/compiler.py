@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import HostFlags, Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
@@ -170,7 +171,8 @@ def first_error(output: str) -> str:
 
 @lru_cache(maxsize=64)
 def _identify(program: str) -> CcCompiler:
-    build = ask([program, "--version"]).output.partition("\n")[0].strip()
+    said = ask([program, "--version"]).output
+    build = said.partition("\n")[0].strip() + _configuration(said)
     asked = [program, "-dM", "-E", *_EMPTY_FILE]
     answer = ask(asked)
     if answer.returncode < 0 or "signal terminated program" in answer.output:
@@ -187,6 +189,13 @@ def _identify(program: str) -> CcCompiler:
             machine = ask([program, "-dumpmachine"]).output.partition("-")[0].strip().replace("_", "-")
             return CcCompiler(program, name, version, build, machine)
     raise EnvironmentFault(f"{program} is neither gcc nor clang: it says {build!r}; give Cc one of these")
+
+
+def _configuration(said: str) -> str:
+    """``, configuration 1a2b3c4d`` of the files whose options clang puts before all others; empty without any."""
+    files = re.findall(r"^Configuration file: (.+)$", said, re.MULTILINE)
+    content = b"".join(Path(file).read_bytes() for file in files if Path(file).is_file())
+    return f", configuration {sha256_hex(content)[:8]}" if files else ""
 
 
 @lru_cache(maxsize=256)

@@ -46,3 +46,19 @@ def test_a_search_without_objdump_is_not_left_to_guess(monkeypatch, tmp_path):
 
     assert not found.found
     assert "install binutils" in found.remedy
+
+
+def test_what_the_project_s_artifacts_are_compiled_with_comes_first_and_says_whether_it_is_here():
+    findings = [
+        doctor.Examined("compiler", "gcc", "12.2.0 at /usr/bin/gcc"),
+        doctor.Examined("compiler", "ptxas", "13.0.88 at /usr/bin/ptxas", "pip install cuda"),
+        doctor.Examined("package", "triton", "", "pip install triton"),
+    ]
+    lines = {"gcc12": 2, "gcc1": 1, "triton3.9.ptxas13.3": 1, "rustc1": 1}
+    told = [(one.name, one.found, one.remedy) for one in doctor.of_the_project(lines, findings)]
+    assert told == [
+        ("gcc1", "1 artifact: not here: gcc 1", ""),
+        ("gcc12", "2 artifacts: here", ""),
+        ("rustc1", "1 artifact: not known to this command", ""),
+        ("triton3.9.ptxas13.3", "1 artifact: not here: triton 3.9, ptxas 13.3", "pip install triton"),
+    ]

@@ -40,3 +40,17 @@ def test_find_compiler_that_is_killed_is_no_other_compiler(tmp_path, number, men
     wrapper.chmod(0o755)
     with pytest.raises(EnvironmentFault, match=mend):
         find_compiler(str(wrapper), Place(tmp_path, tmp_path))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_find_compiler_whose_configuration_file_changed_is_another_build(tmp_path):
+    """As clang tells it, whose configuration files hold options that no command shows."""
+    builds = []
+    for number, text in enumerate(("-ffast-math\n", "-O1\n", "-O1\n")):
+        configuration, compiler = tmp_path / f"{number}.cfg", tmp_path / f"cc{number}"
+        configuration.write_text(text)
+        says = f"echo 'clang version 16.0.6'; echo 'Configuration file: {configuration}'; exit 0"
+        compiler.write_text(f'#!/bin/sh\ncase "$*" in --version) {says};; esac\nexec gcc "$@"\n')
+        compiler.chmod(0o755)
+        builds.append(find_compiler(str(compiler), Place(tmp_path, tmp_path)).build)
+    assert builds[0] != builds[1] == builds[2] and builds[0].startswith("clang version 16.0.6, configuration ")
