@@ -129,8 +129,14 @@ def fragment(
 
 def why_compiled_otherwise(name: str, artifact: Artifact) -> str | None:
     """Which variables of the environment, set or unset here, make the compiler another than the one proven with."""
-    recorded = artifact.fingerprint.environment
-    changed = changed_environment(recorded, deciding(artifact.compiler.name, recorded))
+    recorded, known = artifact.fingerprint.environment, deciding(artifact.compiler.name)
+    # An artifact is untrusted, and may name a variable to have its value shown.
+    others = {
+        name: value if value == recorded[name] else "another value"
+        for name, value in deciding(artifact.compiler.name, recorded).items()
+        if name in recorded and name not in known
+    }
+    changed = changed_environment(recorded, known | others)
     if not changed:
         return None
     return (

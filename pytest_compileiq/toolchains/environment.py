@@ -55,6 +55,7 @@ _KEPT_OUT = {
 }  # fmt: skip
 
 _HANDED_ON = _LOCATES | _OF_TIME | frozenset().union(*_DECIDES.values())
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 _HOST_COMPILER = re.compile(r"(-ccbin|--compiler-bindir)([ =])(\S+)")
 
 
@@ -91,6 +92,8 @@ def deciding(compiler: str, also: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _recorded(name: str, value: str) -> str:
+    if _SECRET.search(name):  # what is recorded is committed, and shown
+        return f"sha256 {sha256_hex(value.encode())}"
     if name == "NVCC_CCBIN":
         return value.rpartition("/")[2]
     portable = _HOST_COMPILER.sub(lambda found: f"{found[1]}{found[2]}{found[3].rpartition('/')[2]}", value)

@@ -255,6 +255,18 @@ def test_the_depfile_names_the_controls_and_the_metadata_and_survives_their_abse
     assert "--depfile-target" in capsys.readouterr().err
 
 
+def test_a_variable_that_an_artifact_names_is_compared_and_its_value_not_shown(flags, c_project, monkeypatch, capsys):
+    (metadata,) = (c_project.root / "acf/kernel").glob("*.toml")
+    named = "[fingerprint.environment]\nDEPLOYED_TO = 'here'\n\n[fingerprint.sources]"
+    metadata.write_text(metadata.read_text().replace("[fingerprint.sources]", named))
+    monkeypatch.setenv("DEPLOYED_TO", "here")
+    assert flags() == 0
+    monkeypatch.setenv("DEPLOYED_TO", "nobody's business")
+    assert flags() == 3
+    said = capsys.readouterr().err
+    assert "DEPLOYED_TO was 'here' and is 'another value'" in said and "business" not in said
+
+
 def test_a_retired_artifact_is_refused_and_can_be_left_out_with_the_reason(flags, c_project, capsys):
     (metadata,) = (c_project.root / "acf/kernel").glob("*.toml")
     metadata.write_text(metadata.read_text().replace('"tuned"', '"retired"\nreason = "wrong on ragged rows"', 1))

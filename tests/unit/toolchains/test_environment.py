@@ -50,11 +50,14 @@ def test_what_decides_is_recorded_by_value_for_the_compiler_that_reads_it(monkey
         ("NVCC_PREPEND_FLAGS", "-ccbin=/home/a/env/bin/g++ -O1", "-ccbin=g++ -O1"),
         ("NVCC_PREPEND_FLAGS", "--compiler-bindir /opt/g++", "--compiler-bindir g++"),
         ("NVCC_APPEND_FLAGS", "-DA " * 1000, "sha256 "),
+        ("HUB_TOKEN", "hf_abc", "sha256 "),
     ],
 )
-def test_the_place_of_a_host_compiler_is_not_recorded_and_a_long_value_is_by_digest(monkeypatch, name, value, recorded):
+def test_the_place_of_a_host_compiler_is_not_recorded_and_a_long_or_secret_value_is_by_digest(
+    monkeypatch, name, value, recorded
+):
     monkeypatch.setenv(name, value)
-    assert deciding("nvcc")[name].startswith(recorded)
+    assert deciding("nvcc", [name])[name].startswith(recorded)
 
 
 def test_what_a_compiler_would_read_and_does_not_see_is_named(monkeypatch):
