@@ -58,7 +58,12 @@ class ToldWait:
                 self.waited_s += time.monotonic() - began
 
     def _tell(self, path: Path, what: str, waited_s: float) -> None:
-        self._say(f"waited {waited_s:.0f} s for {what}, one measurement at a time: {holder_of(path)} measures now")
+        self._say(wait_text(waited_s, what, holder_of(path)))
+
+
+def wait_text(waited_s: float, what: str, holder: str) -> str:
+    """A wait in a sentence: for ``the processor``, say, which ``holder`` measures on."""
+    return f"waited {waited_s:.0f} s for {what}, one measurement at a time: {holder} measures on it"
 
 
 def holder_of(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -10,6 +11,7 @@ from types import TracebackType
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import ClockReading, LockClocks
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
+from pytest_compileiq.system.told_wait import TOLD_S, holder_of, wait_text
 from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
 from pytest_compileiq.timing.clocks import Settled, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
@@ -108,7 +110,16 @@ class GpuWatch(Watch):
         return seen
 
     def _hold(self, uuid: str) -> None:
-        self._held.enter_context(locked_in_turn(machine_lock(f"device {uuid}"), self._waiting))
+        lock, began, holder = machine_lock(f"device {uuid}"), time.monotonic(), ""
+
+        def waiting() -> None:
+            nonlocal holder
+            holder = holder_of(lock)
+            self._waiting()
+
+        self._held.enter_context(locked_in_turn(lock, waiting))
+        if holder and (waited_s := time.monotonic() - began) >= TOLD_S[0]:
+            self._remark(wait_text(waited_s, "the GPU", holder))
         if self._lock_clocks is not None:
             self.locked_mhz = base_clock_mhz(uuid) if self._lock_clocks == "base" else self._lock_clocks
             self._held.enter_context(locked_clocks(uuid, self.locked_mhz))

@@ -57,4 +57,8 @@ def test_a_wait_is_told_with_its_holder_once_for_each_length(lock, holder, monke
     with wait.holding(lock, "the processor"):
         pass
     assert len(said) == 2 and wait.waited_s > 0
-    assert all(f"for the processor, one measurement at a time: process {holder.pid} (" in line for line in said)
+    assert all(
+        f"for the processor, one measurement at a time: process {holder.pid} (" in line
+        and line.endswith("measures on it")
+        for line in said
+    )

@@ -111,7 +111,8 @@ def test_the_gpu_in_use_is_locked_until_the_block_ends_however_it_ends(machine):
         pass
 
 
-def test_waiting_for_another_run_is_progress(machine):
+def test_waiting_for_another_run_is_progress_and_is_told_where_it_is_long(machine, monkeypatch):
+    monkeypatch.setattr(gpu_watch, "TOLD_S", (0.0,))
     other = locked(machine_lock(f"device {UUID}"))
     other.__enter__()
     waited = []
@@ -124,6 +125,8 @@ def test_waiting_for_another_run_is_progress(machine):
     with GpuWatch(waiting, parent_holds_context=False) as watched:
         watched.before()
     assert waited == [[], [], []]
+    (told,) = [said for said in watched.remarks if "waited" in said]
+    assert told.startswith("waited 0 s for the GPU, one measurement at a time: process ")
     assert machine.asked == [UUID]
 
 
