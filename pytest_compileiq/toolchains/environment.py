@@ -42,6 +42,13 @@ _TRITON = frozenset(
      "TRITON_OVERRIDE_ARCH", "USE_IR_LOC", "PTXAS_OPTIONS",
      "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "DISABLE_MMA_V5")
 )  # fmt: skip
+# What a switch of Triton says where it is not set: setting it to that changes nothing.
+_SWITCHES = {"TRITON_DEFAULT_FP_FUSION": True} | dict.fromkeys(
+    ("TRITON_DISABLE_LINE_INFO", "TRITON_ENABLE_ASAN", "TRITON_DEBUG", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+     "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "DISABLE_MMA_V5"),
+    False,
+)  # fmt: skip
+_ON = ("1", "true", "on", "yes", "y")
 _DECIDES = {"gcc": _CC, "gfortran": _CC, "clang": _CLANG, "nvcc": _NVCC, "triton": _TRITON}
 
 _OF_LD = ("GNUTARGET", "LDEMULATION", "LPATH")
@@ -88,7 +95,8 @@ def deciding(compiler: str, also: Iterable[str] = ()) -> dict[str, str]:
         also: further names that it reads.
     """
     names = _DECIDES.get(compiler, frozenset()).union(also)
-    return {name: _recorded(name, value) for name, value in set_here(names).items()}
+    here = set_here(names).items()
+    return {name: _recorded(name, value) for name, value in here if _SWITCHES.get(name) is not (value.lower() in _ON)}
 
 
 def _recorded(name: str, value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 
 import pytest
@@ -87,16 +88,16 @@ def test_a_moved_or_renamed_test_is_told_to_keep_its_artifact_and_keeps_it(tmp_p
     def keeps(name: str) -> None:
         output = project.pytest(code=1)
         assert "has its digest and its machine code\nif the test moved or was renamed, keep the artifact: " in output
-        command = output.partition("keep the artifact: pytest ")[2].split()[:2]
+        command = shlex.split(output.partition("keep the artifact: pytest ")[2].splitlines()[0])[:2]
         assert "adopted the artifact of a" in project.pytest(*command, code=0)
         assert "1 proven" in project.pytest("-o", "acf_orphans=fail", code=0)
         assert project.one("acf/*/*.toml").parent.name == name
 
     (project.root / "a").rename(project.root / "aa")
     project.edit("aa/test_sum.py", "Cc(", "Cc(  # another comment\n        ")
-    keeps("total-small")
+    keeps("Sum-total-small")
     project.edit("aa/test_sum.py", "class TestSum", "class TestTotal")
-    keeps("total-small")
+    keeps("Total-total-small")
     project.edit("aa/test_sum.py", "def test_total", "def test_whole")
     keeps("whole-small")
 

@@ -60,6 +60,14 @@ def test_the_place_of_a_host_compiler_is_not_recorded_and_a_long_or_secret_value
     assert deciding("nvcc", [name])[name].startswith(recorded)
 
 
+def test_a_switch_that_says_what_holds_without_it_is_not_recorded(monkeypatch):
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "True")
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "0")
+    assert deciding("triton") == {}
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    assert deciding("triton") == {"TRITON_DEFAULT_FP_FUSION": "0"}
+
+
 def test_what_a_compiler_would_read_and_does_not_see_is_named(monkeypatch):
     monkeypatch.setenv("NVVM_FLAGS", "-O0")
     assert (kept_out("nvcc"), kept_out("gcc")) == (["NVVM_FLAGS"], [])
