@@ -99,7 +99,7 @@ def test_a_moved_or_renamed_test_is_told_to_keep_its_artifact_and_keeps_it(tmp_p
     project.edit("aa/test_sum.py", "class TestSum", "class TestTotal")
     keeps("Total-total-small")
     project.edit("aa/test_sum.py", "def test_total", "def test_whole")
-    keeps("whole-small")
+    keeps("Total-whole-small")
 
     project.edit("aa/test_sum.py", "def test_whole", "def test_other")
     project.edit("aa/conftest.py", "return 3", "return 1 + 2")
