@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from pytest_compileiq.model import Arm, CodeDigest, Compiler, Fingerprint, digest_of_code, sha256_hex
 from pytest_compileiq.outcome import End
-from pytest_compileiq.rules.staleness import Effect, Finding, Rebuilt, judge
+from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, Rebuilt, judge
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, Claim
@@ -21,7 +21,7 @@ _BY_FIELD: Mapping[str, End] = {
     "compiler": "compiler",
     "environment": "compiler",
     "code": "compiler",
-    "unexplained": "compiler",  # what else the compiler read is not recorded
+    UNEXPLAINED: "compiler",  # what else the compiler read is not recorded
 }
 
 

@@ -234,9 +234,7 @@ def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
     if not found.compiler.compiles:
         said = what if moved else f"{what}: comments, docstrings or formatting alone"
         return Finding("sources", Effect.STALE if moved else Effect.COSMETIC, said, files)
-    if not moved:
-        return Finding("sources", Effect.COSMETIC, f"{what}: the machine code is the same", files)
-    return Finding("sources", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}", files)
+    return _by_code("sources", what, moved, files)
 
 
 def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -257,21 +255,21 @@ def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
     if not found.compiler.compiles:
         return Finding("command", Effect.STALE, f"the defaults changed ({detail})")
     what = f"the compiler's command changed ({detail or 'another order'})"
-    if moved:
-        return Finding("command", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
-    if _linked(before) != _linked(now):
+    if not moved and _linked(before) != _linked(now):
         return Finding("command", Effect.STALE, f"{what}: something else is linked, which the machine code cannot show")
-    return Finding("command", Effect.COSMETIC, f"{what}: the machine code is the same")
+    return _by_code("command", what, moved)
 
 
 def _environment(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
     changed = changed_environment(artifact.fingerprint.environment, found.fingerprint.environment)
-    if not changed:
-        return None
-    what = f"the environment changed: {changed}"
+    return _by_code("environment", f"the environment changed: {changed}", moved) if changed else None
+
+
+def _by_code(field: str, what: str, moved: Sequence[MovedCode], files: tuple[str, ...] = ()) -> Finding:
+    """The finding of a change whose effect the machine code shows."""
     if moved:
-        return Finding("environment", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
-    return Finding("environment", Effect.COSMETIC, f"{what}: the machine code is the same")
+        return Finding(field, Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}", files)
+    return Finding(field, Effect.COSMETIC, f"{what}: the machine code is the same", files)
 
 
 def _linked(command: Sequence[str]) -> list[str]:
