@@ -78,11 +78,10 @@ def of_the_project(lines: Mapping[str, int], findings: Sequence[Examined]) -> It
     """
     for line, count in sorted(lines.items()):
         known = {name: version for name, version in _IN_LINE.findall(line) if any(name == one.name for one in findings)}
-        lacking = [f"{name} {version}" for name, version in known.items() if not _is_here(name, version, findings)]
-        remedy = next(
-            (one.remedy for one in findings if lacking and one.name == lacking[0].split()[0] and one.remedy), ""
-        )
-        told = f"not here: {', '.join(lacking)}" if lacking else "here" if known else "not known to this command"
+        lacking = {name: version for name, version in known.items() if not _is_here(name, version, findings)}
+        remedy = next((one.remedy for name in lacking for one in findings if one.name == name and one.remedy), "")
+        missing = ", ".join(map(" ".join, lacking.items()))
+        told = f"not here: {missing}" if missing else "here" if known else "not known to this command"
         yield Examined("project", line, f"{quantity(count, 'artifact')}: {told}", remedy)
 
 

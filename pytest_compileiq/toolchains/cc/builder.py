@@ -74,14 +74,13 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     flags = Flags((*flags.compile, *defines), flags.link, flags.libraries)
     own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     change, by_table = "", cc.output == "library" and cc.like is not None
-    if by_table:
-        commands = {source: (*own.get(source, (program.program,)), *flags.compile) for source in sources}
-        more, change = change_of(program.name, commands)
-        flags = Flags((*flags.compile, *more), ("-shared", *flags.link), flags.libraries)
-    elif cc.output == "library":
+    if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
-        separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
-        flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
+        more: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique") if program.name == "gcc" else ("-fPIC",)
+        if by_table:
+            commands = {source: (*own.get(source, (program.program,)), *flags.compile) for source in sources}
+            more, change = change_of(program.name, commands)
+        flags = Flags((*flags.compile, *more), ("-shared", *flags.link), flags.libraries)
     everywhere = {source: (*own.get(source, ())[1:], *flags.compile) for source in sources}
     architecture = program.architecture(everywhere[deciding])
     return CcBuilder(
