@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +32,17 @@ def clauses_in(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def test_strings_with_relative_clause_for_noun_are_named_with_file_and_line():
-    found = [
+def everywhere(found_in: Callable[[str], Iterator[tuple[int, str]]]) -> list[str]:
+    """File, line and text of each finding in a source of the package."""
+    return [
         f"{path.relative_to(PACKAGE)}:{line}: {text!r}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for line, text in clauses_in(path.read_text(encoding="utf-8"))
+        for line, text in found_in(path.read_text(encoding="utf-8"))
     ]
+
+
+def test_strings_with_relative_clause_for_noun_are_named_with_file_and_line():
+    found = everywhere(clauses_in)
     assert not found, "write the noun:\n" + "\n".join(found)
 
 
@@ -78,11 +83,7 @@ def _is_quoted(value: ast.expr) -> bool:
 
 
 def test_values_in_printed_commands_are_quoted_for_a_shell():
-    found = [
-        f"{path.relative_to(PACKAGE)}:{line}: {value}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line, value in unquoted_in(path.read_text(encoding="utf-8"))
-    ]
+    found = everywhere(unquoted_in)
     assert not found, "quote with for_shell:\n" + "\n".join(found)
     assert list(unquoted_in('f"run: pytest --tune {nodeid}"')) == [(1, "nodeid")]
     assert not list(unquoted_in('f"run: pytest --tune {for_shell(nodeid)}"'))
