@@ -23,7 +23,7 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all suite kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
+.PHONY: help demo test test-all suite kernels cluster lint types property fuzz mutants parity gpu gpu-evidence bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -68,6 +68,9 @@ fuzz: $(WITH_EXTRAS)  ## hostile stores through every verb and pytest, e.g. ARGS
 
 mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time: does a test fail?
 	$(BIN)/python bench/mutants.py $(ARGS)
+
+parity: $(WITH_EXTRAS)  ## what users see, compared with another commit: make parity OLD=HEAD~1
+	$(BIN)/python bench/parity.py $(or $(OLD),HEAD) $(ARGS)
 
 cluster: $(WITH_EXTRAS)  ## real clusters of Ray, whose drivers, actors and nodes are killed: a quarter of an hour
 	$(BIN)/pytest tests/cluster $(ARGS)

@@ -1,0 +1,7 @@
+#include "scale.h"
+float total(const float *x, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += SCALE * x[i] * x[i];
+    return sum;
+}
