@@ -15,7 +15,7 @@ from machine import describe
 from pytest_compileiq import Cc
 from pytest_compileiq.benchmark.first_calls import time_first_calls_of_copies
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.rules.first_calls import is_decided, why_never_new
+from pytest_compileiq.rules.calls import is_decided, why_never_new
 from pytest_compileiq.testing.fakes import fake_benchmark
 from pytest_compileiq.toolchains.base import Place
 from slot_starts import HONEST

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_compileiq.rules.racing import FIRST_QUADS, QUADS, Noise, score_of
+from pytest_compileiq.rules.stopping import FIRST_QUADS, QUADS, Noise, score_of
 from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF
 
 CANDIDATES = 200

@@ -21,10 +21,10 @@ from random import Random
 import numpy as np
 
 from machine import describe
-from pytest_compileiq.model import SampleRow
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.rules.slot_starts import why_not_the_work
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.timing.asked import asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.cpu import CpuClock

@@ -21,7 +21,7 @@ from libraries import LIBRARIES, downloaded, made, run
 from machine import describe
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
-from pytest_compileiq.kept_controls import Without
+from pytest_compileiq.reduction import Without
 from pytest_compileiq.rules.reduction import loss_budget
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings

@@ -18,7 +18,7 @@ from scipy.stats import mannwhitneyu
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
-from pytest_compileiq.lesson import MOST_LESSONS, Lesson
+from pytest_compileiq.model import MOST_LESSONS, Lesson
 from pytest_compileiq.rules.likeness import adopted, weighed
 from transfer_landscape import Kept, Kernel, Landscape, Objective
 

@@ -8,47 +8,39 @@ start fast: what they work with is in ``model``, which does without pydantic.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict, model_validator
 
-from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet, problem_of_devices
-from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.kept_controls import Attribution, Reduction
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import (
     CONTROL_CLASSES,
-    EXACT_OBJECTIVES,
     HOST,
-    L2,
-    MOST_DEVICES,
     PARAMS,
-    TIMED_OBJECTIVES,
     ArchitectureFrom,
-    CheckedBy,
+    BuildResult,
     CodeDigest,
     ControlClass,
     Direction,
-    Launch,
     digest_of_command,
-    tail_of,
 )
-from pytest_compileiq.proven_code import CodePair
-from pytest_compileiq.stored import (
+from pytest_compileiq.reduction import Attribution, Reduction
+from pytest_compileiq.table import (
     Array,
     Count,
     Digest,
     FileName,
     Finite,
     Integer,
+    Metrics,
     Name,
-    Probability,
     Ratio,
     Seconds,
-    Stored,
     Symbol,
+    Table,
     Text,
 )
-from pytest_compileiq.stressed import Stress
 
 SCHEMA = 1
 MOST_LICENCES = 100
@@ -58,7 +50,7 @@ MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims togethe
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
 
 
-class Controls(Stored):
+class Controls(Table):
     """The ``[controls]`` table. ``file`` is a name beside the metadata, never a path."""
 
     kind: Literal["options", "blob"]
@@ -75,7 +67,7 @@ class Controls(Stored):
         return len(options) + acf, len(self.knobs) + acf
 
 
-class StoredLicence(Stored):
+class LicenceTable(Table):
     """A ``Licence`` on disk."""
 
     name: Text
@@ -84,7 +76,7 @@ class StoredLicence(Stored):
     remedy: Text
 
 
-class StoredCompiler(Stored):
+class CompilerTable(Table):
     """Which compiler: a ``Compiler`` on disk."""
 
     name: Text
@@ -104,7 +96,7 @@ class StoredCompiler(Stored):
         return frozenset({HOST}) if self.name == "nvcc" else frozenset()
 
 
-class StoredFingerprint(Stored):
+class FingerprintTable(Table):
     """A ``Fingerprint`` on disk. Older ones have no ``parts``, no ``values`` or no ``environment``."""
 
     benchmark: Digest
@@ -115,7 +107,47 @@ class StoredFingerprint(Stored):
     environment: Annotated[dict[Text, Text], Field(max_length=100)] = Field(default_factory=dict)
 
 
-class SearchRecord(Stored):
+class CodeTable(Table):
+    """Digest and exact metrics of one arm of one entry function; ``symbol`` as in ``CodeDigest``.
+
+    ``first`` is the digest that an earlier version of this tool recorded of the same code; absent where there is none.
+    """
+
+    sha256: Digest
+    metrics: Metrics = Field(default_factory=dict)
+    symbol: Symbol | None = None
+    first: Digest | None = None
+
+    @property
+    def proven_as(self) -> str:
+        """The digest that the code was first recorded by, which a new format of digests leaves as it is."""
+        return self.first or self.sha256
+
+    @classmethod
+    def replacing(cls, before: CodeTable | None, code: CodeDigest) -> CodeTable:
+        """The record of ``code``, in the place of ``before``."""
+        first = before.proven_as if before and code.is_recorded_as(before.sha256) else code.sha256
+        return cls(
+            sha256=code.sha256,
+            metrics=dict(code.metrics),
+            symbol=code.symbol,
+            first=None if first == code.sha256 else first,
+        )
+
+
+class CodePair(Table):
+    """One entry function, both arms. ``tuned`` is absent when the outcome is ``baseline``."""
+
+    baseline: CodeTable
+    tuned: CodeTable | None = None
+
+    @property
+    def proven_as(self) -> tuple[str, str | None]:
+        """The digests that both arms were first recorded by."""
+        return self.baseline.proven_as, self.tuned.proven_as if self.tuned else None
+
+
+class SearchRecord(Table):
     """How the controls were found. ``transferred`` are the artifacts that taught the search, each as name/target.
 
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are those that were better than all before
@@ -138,123 +170,7 @@ class SearchRecord(Stored):
     portfolio: Text = ""
 
 
-class Summary(Stored):
-    """Distribution of one arm's slot values, in the metric's unit. ``n`` counts slots."""
-
-    n: Count
-    mean: Finite
-    std: Finite
-    p5: Finite
-    p50: Finite
-    p95: Finite
-    p99: Finite
-
-
-class StoredConditions(Stored):
-    """How the samples of a claim on a GPU were taken: ``Conditions`` on disk, with the clocks that the samples record.
-
-    ``diluted``: the call is so short that what every sample holds besides it, ``empty_s``, counts: the gain of the
-    kernel itself is larger than the claimed one. ``baseline_mhz`` and ``tuned_mhz`` are the medians of the arms' SM
-    clocks, and ``held_by`` is why they were not higher.
-    """
-
-    launch: Launch
-    l2: L2
-    all_streams: bool = False
-    empty_s: Seconds
-    eager_ratio: Ratio | None = None
-    diluted: bool = False
-    locked_mhz: Count | None = None
-    warm_up_s: Seconds | None = None
-    settled: bool | None = None
-    baseline_mhz: Count | None = None
-    tuned_mhz: Count | None = None
-    memory_mhz: Count | None = None
-    held_by: Annotated[Array[Text], Field(max_length=32)] = ()
-
-
-class StoredChecks(Stored):
-    """How often the tuned arm's outputs were looked at between the samples of a claim: ``ChecksMade`` on disk."""
-
-    by: CheckedBy
-    checks: Count
-    slots: Count
-
-
-class Claim(Stored):
-    """On ``device``, for ``workload``, tuned against baseline on ``objective``.
-
-    ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two numbers: of the
-    build, or recorded and the same in every process). ``speedup`` is baseline over tuned for minimised metrics, tuned
-    over baseline for maximised ones. Where ``scale`` is given, values may be zero or negative, and ``speedup`` is 1
-    plus the difference that is better, in units of ``scale``: ``rules.analysis``. Claims that were written before
-    ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
-    clock, which a replay takes its samples under, too. ``checks`` is absent where nothing was looked at between them.
-    ``stress`` is of all workloads together. A claim on several specimens of ``device`` names them, in ``devices``; from
-    5 of them on it is one for the whole fleet, and has ``fleet``. ``environment`` holds the variables that were set
-    when it was measured and that libraries read at run time.
-    """
-
-    device: Text
-    workload: Text
-    objective: Text
-    direction: Direction | None = None
-    kind: Literal["gain", "non-inferior", "exact"]
-    architecture: Text | None = None
-    driver: Text | None = None
-    power_limit_w: Finite | None = None
-    scale: Ratio | None = None
-    speedup: Ratio | None = None
-    speedup_low: Finite | None = None
-    speedup_high: Finite | None = None
-    p_value: Probability | None = None
-    cohens_d: Finite | None = None
-    test: DecisionRecord | None = None
-    conditions: StoredConditions | None = None
-    checks: StoredChecks | None = None
-    samples: FileName | None = None
-    baseline: Summary | None = None
-    tuned: Summary | None = None
-    baseline_value: Integer | Finite | None = None
-    tuned_value: Integer | Finite | None = None
-    stress: Stress | None = None
-    fleet: StoredFleet | None = None
-    devices: Annotated[Array[ClaimedDevice], Field(max_length=MOST_DEVICES)] = ()
-    environment: Annotated[dict[Text, Text], Field(max_length=100)] = Field(default_factory=dict)
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The names of its devices, where it is about several."""
-        return tuple(device.unit for device in self.devices)
-
-    @property
-    def of_the_build(self) -> bool:
-        """Whether it is read from the build, so that it is the same on every workload and device."""
-        return tail_of(self.objective)[0] in EXACT_OBJECTIVES
-
-    @model_validator(mode="after")
-    def _complete(self) -> Claim:
-        measured = (
-            "speedup", "speedup_low", "speedup_high", "p_value", "cohens_d", "test", "samples", "baseline", "tuned",
-        )  # fmt: skip
-        exact = ("baseline_value", "tuned_value")
-        needed, foreign = (exact, measured) if self.kind == "exact" else (measured, exact)
-        if missing := [key for key in needed if getattr(self, key) is None]:
-            raise ValueError(f"a claim of kind {self.kind!r} needs {', '.join(missing)}")
-        if surplus := [key for key in foreign if getattr(self, key) is not None]:
-            raise ValueError(f"a claim of kind {self.kind!r} has no {', '.join(surplus)}")
-        if self.kind == "exact" and tail_of(self.objective)[0] in TIMED_OBJECTIVES:
-            raise ValueError(f"{self.objective} is measured, and never claimed exactly")
-        if self.scale is not None and (self.kind == "exact" or tail_of(self.objective)[0] in TIMED_OBJECTIVES):
-            raise ValueError(f"a claim of kind {self.kind!r} on {self.objective} has no scale")
-        if self.kind == "exact" and self.devices:
-            raise ValueError("a claim of kind 'exact' names no devices: it has no samples of theirs")
-        if problem := problem_of_devices(self.devices, self.fleet, is_ratio=self.scale is None):
-            raise ValueError(problem)
-        return self
-
-
-class FrontPoint(Stored):
+class FrontPoint(Table):
     """One Pareto point of a search with several objectives.
 
     ``metrics`` are ratios to the baseline's, and ``shifts`` differences from it as shares of its magnitude, of metrics
@@ -266,7 +182,7 @@ class FrontPoint(Stored):
     shifts: Annotated[dict[Text, Finite], Field(max_length=100)] = Field(default_factory=dict)
 
 
-class Withdrawn(Stored):
+class Withdrawn(Table):
     """Machine code that was retired: a search never proposes it again. ``code`` is entry function → digest."""
 
     reason: Text
@@ -277,7 +193,7 @@ class Withdrawn(Stored):
         return self.code.keys() == code.keys() and all(code[entry].is_recorded_as(self.code[entry]) for entry in code)
 
 
-class Provenance(Stored):
+class Provenance(Table):
     """Where the artifact came from. ``dirty``: something that the fingerprint covers differed from ``commit``."""
 
     commit: Text | None = None
@@ -287,7 +203,7 @@ class Provenance(Stored):
     notice: Text | None = None
 
 
-class Artifact(Stored):
+class Artifact(Table):
     """One ``acf/<name>/<target>.toml``: what it is, what it was proven on, the claims.
 
     ``outcome``: ``tuned``, proven controls; ``baseline``, measured, and nothing beats the defaults; ``promoted``, a
@@ -305,10 +221,10 @@ class Artifact(Stored):
     reason: Text | None = None
     functions: Annotated[Array[Symbol], Field(max_length=20_000)] = ()
     classes: Annotated[Array[ControlClass], Field(max_length=len(CONTROL_CLASSES))] = ()
-    licences: Annotated[Array[StoredLicence], Field(max_length=MOST_LICENCES)] | None = None
+    licences: Annotated[Array[LicenceTable], Field(max_length=MOST_LICENCES)] | None = None
     controls: Controls | None = None
-    compiler: StoredCompiler
-    fingerprint: StoredFingerprint
+    compiler: CompilerTable
+    fingerprint: FingerprintTable
     code: Annotated[dict[Symbol, CodePair], Field(max_length=20_000)]
     search: SearchRecord
     claims: Annotated[Array[Claim], Field(max_length=1000)] = ()
@@ -369,3 +285,27 @@ class Artifact(Stored):
         if foreign := self.attribution.names_besides(held, has_acf=self.controls.kind == "blob"):
             return f"[attribution] is about {foreign[0]:.200}, which the controls do not hold"
         return None
+
+
+Code = Mapping[str, CodePair]
+
+
+def stored_code(
+    baseline: BuildResult, tuned: BuildResult | None, before: Code = MappingProxyType({})
+) -> dict[str, CodePair]:
+    """The ``[code]`` tables of two builds, in the place of those ``before``."""
+    tables = {}
+    for entry, code in sorted(baseline.code.items()):
+        other, pair = tuned.code.get(entry) if tuned else None, before.get(entry)
+        tables[entry] = CodePair(
+            baseline=CodeTable.replacing(pair.baseline if pair else None, code),
+            tuned=CodeTable.replacing(pair.tuned if pair else None, other) if other else None,
+        )
+    return tables
+
+
+def is_same_code(one: Code, other: Code) -> bool:
+    """Whether two records are of the same machine code."""
+    return {entry: pair.proven_as for entry, pair in one.items()} == {
+        entry: pair.proven_as for entry, pair in other.items()
+    }

@@ -11,12 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pytest_compileiq.spelling import did_you_mean
-
-if TYPE_CHECKING:
-    from pytest_compileiq.slot_start import SlotStart
 
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
@@ -47,6 +44,8 @@ FLEET = 5  # devices from which on a claim speaks for others: Student's quantile
 LEAST_PROCESSES = 4  # on each of several devices
 
 PARAMS = "params"  # the name, in the place of a compiler's, under which a toolchain is recorded that compiles nothing
+
+MOST_LESSONS = 8  # of one search
 
 # What an artifact can hold, and so what a knob may be.
 LONGEST_TEXT = 2000
@@ -80,6 +79,23 @@ class Candidate:
     knobs: Knobs
     blob: bytes | None = None
     origin: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What one artifact of this repository teaches a search of another kernel, or of the same one elsewhere.
+
+    Attributes:
+        artifact: its name and target, as in ``lz4/x86-64-v3-gcc12``.
+        digest: SHA-256 of the artifact's metadata.
+        knobs: a point of the space here.
+        weight: how much its kernel is like the one here, above 0 and at most 1.
+    """
+
+    artifact: str
+    digest: str
+    knobs: Knobs
+    weight: float
 
 
 @dataclass(frozen=True)
@@ -307,88 +323,3 @@ class BuildResult:
     def digest(self) -> str:
         """One digest over all entries: equal digests are equal machine code."""
         return sha256_hex("\n".join(f"{name} {code.sha256}" for name, code in sorted(self.code.items())).encode())
-
-
-# ── what was measured ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class ClockReading:
-    """A GPU's clocks at one moment; None where NVML does not say.
-
-    Attributes:
-        reasons: why the clocks are not higher, in words; none where NVML does not say.
-    """
-
-    sm_mhz: int | None
-    memory_mhz: int | None
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """How a GPU's clock took its samples.
-
-    Attributes:
-        device: the model of the GPU that the call launched on.
-        launch: how the calls were launched.
-        l2: ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left.
-        all_streams: whether the events stood for non-blocking streams too.
-        empty_s: seconds that an empty kernel takes in the place of the call. They are in every sample.
-        eager_ratio: how many times as long the calls take when they are launched one by one; None where they are.
-        locked_mhz: where the GPU's clocks were locked; None where they were free.
-        warm_up_s: seconds of load before the first sample.
-        settled: whether the clocks were steady then; None where nothing tells them.
-    """
-
-    device: str
-    launch: Launch
-    l2: L2
-    all_streams: bool
-    empty_s: float
-    eager_ratio: float | None = None
-    locked_mhz: int | None = None
-    warm_up_s: float = 0.0
-    settled: bool | None = None
-
-
-@dataclass(frozen=True)
-class ChecksMade:
-    """How often the tuned arm's outputs were looked at between its samples.
-
-    Attributes:
-        by: what decided.
-        checks: how many calls were looked at.
-        slots: after how many slots.
-    """
-
-    by: CheckedBy
-    checks: int
-    slots: int
-
-    def and_also(self, other: ChecksMade) -> ChecksMade:
-        """Those of both together."""
-        return ChecksMade(self.by, self.checks + other.checks, self.slots + other.slots)
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRow:
-    """One raw sample, a line of the samples file. ``value`` is in the metric's unit (seconds for ``runtime``).
-
-    ``slot`` counts 0..3 within its quad, ABBA or BAAB, ``sample`` within its slot. ``clocks`` are a GPU's at a slot's
-    end. ``unit`` is the specimen of the device, where it is known. ``start`` stands at its slot's first sample.
-    """
-
-    device: str
-    workload: str
-    objective: str
-    process: int
-    quad: int
-    slot: int
-    arm: Arm
-    sample: int
-    value: float
-    dropped: bool = False
-    clocks: ClockReading | None = None
-    unit: str = ""
-    start: SlotStart | None = None

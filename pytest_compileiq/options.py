@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_compileiq.config import BATCH, DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settings, parse_budget
+from pytest_compileiq.config import (
+    BATCH,
+    DEFAULT_BUDGET,
+    LOCKABLE_MHZ,
+    OPTIONS_KEY,
+    Budget,
+    Settings,
+    parse_budget,
+    why_no_entries,
+)
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.named_options import KEY, why_no_entries
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import wrong_usage
 
@@ -105,7 +113,9 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--acf-adopt", action="store_true", help="keep the artifacts of moved or renamed tests")
     group.addoption("--acf-arms", metavar="DIR", help=argparse.SUPPRESS)  # for acf capture --validate
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
-    parser.addini(KEY, "compiler options that controls files may hold beside the known ones", type="args", default=[])
+    parser.addini(
+        OPTIONS_KEY, "compiler options that controls files may hold beside the known ones", type="args", default=[]
+    )
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
@@ -272,7 +282,7 @@ def _cores() -> int:
 
 
 def _options(config: pytest.Config) -> tuple[str, ...]:
-    entries = tuple(config.getini(KEY))
+    entries = tuple(config.getini(OPTIONS_KEY))
     if reason := why_no_entries(entries):
-        raise wrong_usage(f"{config.inipath or 'ini'}: {KEY}: {reason}")
+        raise wrong_usage(f"{config.inipath or 'ini'}: {OPTIONS_KEY}: {reason}")
     return entries

@@ -21,6 +21,7 @@ from pytest_compileiq.benchmark.given import given_to
 from pytest_compileiq.benchmark.marker import TuneSpec, check_function, name_within, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.values import digests_of
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
     BuildResult,
@@ -34,7 +35,6 @@ from pytest_compileiq.model import (
     digest_of_command,
     sha256_hex,
 )
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Gene, Space, Where
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy

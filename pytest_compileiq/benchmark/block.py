@@ -32,7 +32,8 @@ from pytest_compileiq.benchmark.body import (
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault, NoDevice
-from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, Objective, Workload
+from pytest_compileiq.model import CLOCKED, Arm, Objective, Workload
+from pytest_compileiq.samples import ChecksMade, Conditions
 from pytest_compileiq.timing.checked import CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
 from pytest_compileiq.timing.sampler import (

@@ -9,7 +9,7 @@ from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_once
 from pytest_compileiq.benchmark.compared import Output, Outputs, why_different
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.model import Arm, Workload, sha256_hex
-from pytest_compileiq.rules.draws import Difference, Drawn
+from pytest_compileiq.rules.stress import Difference, Draw
 
 Given = Mapping[str, Output]
 
@@ -23,7 +23,7 @@ def run_draw(
     tick: Callable[[], object],
     *,
     bits_promised: bool = False,
-) -> Drawn:
+) -> Draw:
     """Run the body as both arms with ``seed`` for ``acf.rng``.
 
     The tuned arm goes first, so that it finds nothing of this draw in memory that the arms share. The baseline goes
@@ -50,7 +50,7 @@ def run_draw(
     spread, differences = tuple(_differences(first, second)), tuple(_differences(first, tuned))
     if bits_promised and (broken := _broken_promise(spread, differences)):
         raise ArmFailure("tuned", "wrong", broken)
-    return Drawn(
+    return Draw(
         tuple(sorted(first.keys() & tuned.keys())), differences, spread, dict(_errors(first, tuned)),
         written=tuple(sha256_hex(b"".join(each.own_bytes.tobytes() for each in acf.written)) for acf in ran),
         apart=why_apart(*ran[:2]),

@@ -1,6 +1,6 @@
 """Times of the first call on a new input, or of a new copy of the build, and of later calls, in both arms.
 
-It runs in a worker, before any proof: nothing here is a sample. What the times mean is in ``rules.first_calls``.
+It runs in a worker, before any proof: nothing here is a sample. What the times mean is in ``rules.calls``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_compileiq.benchmark.draw import why_apart
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
 from pytest_compileiq.model import Arm, Workload
-from pytest_compileiq.rules.first_calls import FEWEST, Called, FirstCalls
+from pytest_compileiq.rules.calls import FEWEST, Called, FirstCalls
 from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
 from pytest_compileiq.timing.registry import Untimed
 from pytest_compileiq.timing.sampler import ArmError, Timed

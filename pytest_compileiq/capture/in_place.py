@@ -11,7 +11,7 @@ from pytest_compileiq.model import tail_of
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Claim
+    from pytest_compileiq.claim import Claim
 
 
 InPlaceStanding = Literal["holds", "differs", "undecided"]

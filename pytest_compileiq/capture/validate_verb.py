@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.capture.in_place import (
     InPlace,
@@ -26,6 +26,7 @@ from pytest_compileiq.capture.in_place import (
 from pytest_compileiq.capture.in_place_report import record_lines, standing_text
 from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
 from pytest_compileiq.capture.validate import Asked, Run, TunedKernel, record_of, routing, runner, same_output
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of

@@ -14,10 +14,10 @@ from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Claim
-    from pytest_compileiq.kept_controls import Attribution
-    from pytest_compileiq.named_options import NamedOptions
-    from pytest_compileiq.sample_table import SampleTable
+    from pytest_compileiq.claim import Claim
+    from pytest_compileiq.config import NamedOptions
+    from pytest_compileiq.reduction import Attribution
+    from pytest_compileiq.samples import SampleTable
     from pytest_compileiq.store.store import Store
 
 

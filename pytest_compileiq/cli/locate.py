@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.system.project_settings import FILES, settings_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import Candidate, FailureKind
+from pytest_compileiq.model import Candidate, FailureKind, Lesson
 from pytest_compileiq.rules.likeness import tried_first
 from pytest_compileiq.space import Point, Space
 from pytest_compileiq.spelling import did_you_mean

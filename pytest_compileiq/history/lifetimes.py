@@ -12,7 +12,7 @@ from pytest_compileiq.history.records import Sighting, seconds_of
 from pytest_compileiq.history.sources import Committed
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
-from pytest_compileiq.rules.ends import ends_by_successor, goes_on, proof_of
+from pytest_compileiq.rules.staleness import ends_by_successor, goes_on, proof_of
 
 _DAY_S = 86_400
 

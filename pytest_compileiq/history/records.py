@@ -20,8 +20,8 @@ from pytest_compileiq.history.shifts import Run
 from pytest_compileiq.model import Direction, Target
 from pytest_compileiq.outcome import End, Verdict
 from pytest_compileiq.spelling import quantity, utc
-from pytest_compileiq.stored import Array, Digest, Finite, Name, Ratio, Stored, Text, first_problem
 from pytest_compileiq.system.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
+from pytest_compileiq.table import Array, Digest, Finite, Name, Ratio, Table, Text, first_problem
 
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -52,7 +52,7 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 LineKey = tuple[str, str, str, str, str]
 
 
-class Observation(Stored):
+class Observation(Table):
     """What was measured of one artifact on one device and workload.
 
     ``source``: ``replay``, a normal run's report; ``proof``, the claim as it was committed. ``baseline`` and ``tuned``
@@ -99,10 +99,10 @@ class Observation(Stored):
         )
 
 
-class Sighting(Stored):
+class Sighting(Table):
     """What a normal run found of one artifact: it held, or ``ends`` tells what had ended it.
 
-    ``proof`` is the digest by which git's version of the artifact is known: ``rules.ends.proof_of``.
+    ``proof`` is the digest by which git's version of the artifact is known: ``rules.staleness.proof_of``.
     """
 
     source: Literal["sighting"] = "sighting"

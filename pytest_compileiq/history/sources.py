@@ -10,17 +10,18 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.history.records import LineKey, Observation, Record, Sighting, date_of
 from pytest_compileiq.model import Arm, digest_of_code
 from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, End, Measured, Verdict
 from pytest_compileiq.review.snapshots import Entry, StoreInGit, Version, Wanted
 from pytest_compileiq.rules.claims import direction_of
-from pytest_compileiq.rules.ends import code_of
+from pytest_compileiq.rules.staleness import code_of
 from pytest_compileiq.store.metadata import MAX_METADATA_BYTES, parse
-from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import Unfit, read_regular
+from pytest_compileiq.table import first_problem
 
 
 @dataclass(frozen=True)

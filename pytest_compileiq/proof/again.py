@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import Arm, ControlsFile, SampleRow
+from pytest_compileiq.claim import Claim
+from pytest_compileiq.model import Arm, ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Deal, plan_of
 from pytest_compileiq.proof.prove import noise_of
@@ -17,6 +17,7 @@ from pytest_compileiq.rules.claims import expected_of
 from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, judge_replay, looks_of, undecided
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.workers.pool import Pool, asked_again
 
 

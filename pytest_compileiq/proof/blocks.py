@@ -9,8 +9,8 @@ from random import Random
 
 import msgspec
 
-from pytest_compileiq.artifact import StoredConditions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.claim import ConditionsTable
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import Arm, ControlsFile
 from pytest_compileiq.proof.claims import Finalist
@@ -49,9 +49,7 @@ class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 
-def plan_of(
-    benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: StoredConditions | None = None
-) -> BlockPlan:
+def plan_of(benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: ConditionsTable | None = None) -> BlockPlan:
     """The gate's plan for one block, in the process of ``deal``; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES

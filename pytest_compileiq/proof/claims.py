@@ -8,26 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from pytest_compileiq.artifact import Claim, StoredChecks
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
-from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.model import (
-    ChecksMade,
-    Conditions,
-    ControlsFile,
-    Direction,
-    Objective,
-    SampleRow,
-    Thresholds,
-    Workload,
-)
+from pytest_compileiq.claim import ChecksTable, Claim, ClaimedDevice, DecisionRecord, FleetTable
+from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.comparison import Analysis, steady_values
 from pytest_compileiq.rules.conditions import stored_conditions
 from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among
 from pytest_compileiq.rules.words import change_text
+from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import MeasuredBlock
 
@@ -286,11 +276,11 @@ def claim_of(
             finalists=look.finalists,
         ),
         conditions=stored_conditions(taken, rows, min(baseline.p50, tuned.p50)) if taken else None,
-        checks=StoredChecks.of(checks) if checks else None,
+        checks=ChecksTable.of(checks) if checks else None,
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,
-        fleet=StoredFleet.of(decision.fleet) if decision.fleet else None,
+        fleet=FleetTable.of(decision.fleet) if decision.fleet else None,
         devices=tuple(map(ClaimedDevice.of, decision.devices)),
     )
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.decision_record import FirstSample
+from pytest_compileiq.claim import Claim, FirstSample
 from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claim_of

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import MOST_DEVICES, ControlsFile, SampleRow
+from pytest_compileiq.claim import Claim
+from pytest_compileiq.model import MOST_DEVICES, ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Blocks, Unprovable
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, judge_exact, judge_scores, score_of
@@ -27,6 +27,7 @@ from pytest_compileiq.rules.gate import (
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.rules.words import words_for
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.workers.pool import Pool

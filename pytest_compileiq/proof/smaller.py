@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.kept_controls import Loss
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import ControlsFile, Objective, Workload
 from pytest_compileiq.proof.claims import Finalist, score_loss
+from pytest_compileiq.reduction import Loss
 from pytest_compileiq.rules.reduction import LEVEL, is_within, losses_beside
 from pytest_compileiq.rules.stats import paired_interval
 

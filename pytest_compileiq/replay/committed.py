@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
 from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import End, MovedCode, Verdict
-from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing

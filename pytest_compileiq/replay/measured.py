@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import seed_of_coins
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Arm, ControlsFile, digest_of_code
@@ -15,8 +16,8 @@ from pytest_compileiq.outcome import Built, End, Measured, Verdict
 from pytest_compileiq.replay.committed import RETUNE, Stop
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import direction_of
-from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.rules.fingerprint import changed_environment
+from pytest_compileiq.rules.staleness import code_of
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.timing.run_environment import run_environment

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_compileiq.artifact import Artifact, StoredFingerprint
+from pytest_compileiq.artifact import Artifact, FingerprintTable
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.digest import digest_under
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import ControlsFile
-from pytest_compileiq.rules.fingerprint import are_moved
-from pytest_compileiq.rules.owners import path_within
+from pytest_compileiq.rules.fingerprint import are_moved, path_within
 from pytest_compileiq.rules.staleness import Effect, judge
 from pytest_compileiq.store.owners import is_ownerless, other_owner, rename
 from pytest_compileiq.store.store import Store
@@ -47,7 +46,7 @@ def adopt(benchmark: TunedBenchmark, store: Store, former: Former) -> Artifact:
     fresh = former.artifact.model_copy(
         update={
             "benchmark": benchmark.nodeid,
-            "fingerprint": StoredFingerprint.of(benchmark.fingerprint_with(former.controls)),
+            "fingerprint": FingerprintTable.of(benchmark.fingerprint_with(former.controls)),
             "compiler": compiler,
         }
     )

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, stood_for, why_refused, why_unnamed
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
 from pytest_compileiq.benchmark.build_identity import told_by_a_second
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
@@ -20,8 +21,7 @@ from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_as
 from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_otherwise
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
-from pytest_compileiq.rules.ends import ends_of, proof_of
-from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, judge, moved_code
+from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, ends_of, judge, moved_code, proof_of
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.artifact import Artifact, Claim, StoredCompiler
+from pytest_compileiq.artifact import Artifact, CodePair, CompilerTable
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import of_entries
-from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.report.checks import told_of_checks
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.kept_controls import kept_lines
@@ -97,7 +97,7 @@ def artifacts_json(name: str, artifacts: Sequence[Artifact]) -> str:
     return json_text({"schema": SHOW_SCHEMA, "name": name, "artifacts": content})
 
 
-def made_by(compiler: StoredCompiler) -> tuple[tuple[str, str], ...]:
+def made_by(compiler: CompilerTable) -> tuple[tuple[str, str], ...]:
     """What the knobs were given to, labelled: the compiler and its command, or packages and defaults."""
     if compiler.compiles:
         version = f"{compiler.name} {compiler.version}, {compiler.build}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic_core import to_jsonable_python
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.checks import lost_checks, unchecked
 from pytest_compileiq.report.classes import gained_text, in_effect_text, licence_text

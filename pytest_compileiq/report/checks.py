@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import CLOCKED, tail_of
 from pytest_compileiq.rules.claims import ClaimStep
 from pytest_compileiq.spelling import quantity

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.kept_controls import Attribution, Reduction, Without
+from pytest_compileiq.reduction import Attribution, Reduction, Without
 from pytest_compileiq.rules.words import change_text, words_for
 
 MOST_NAMED = 12  # leave-outs in one sentence

@@ -6,10 +6,10 @@ import math
 import time
 
 from pytest_compileiq.config import Budget
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.rules.words import ratio_text
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import Terminal
-from pytest_compileiq.tally import Tally
 
 _PLAIN_EVERY_S = 15.0
 _LIVE_EVERY_S = 0.1
@@ -32,7 +32,7 @@ class LineProgress:
         if not is_live and not terminal.is_silent:
             terminal.begin()
 
-    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+    def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
         """Show the tally, at most ten times a second on a terminal and four times a minute elsewhere."""
         now = time.monotonic()
         if now - self._last < (_LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S):
@@ -55,7 +55,7 @@ class LineProgress:
             self._terminal.say(f"{self._name}: {text}")
 
 
-def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
+def tally_text(tally: SearchCounts, budget: Budget, shift: float | None) -> str:
     """Evaluations, the best against the baseline, the time left; then what a narrow terminal may cut off.
 
     The time left is told by a time budget, or estimated from ten evaluations on.
@@ -76,7 +76,7 @@ def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
     return ", ".join(parts)
 
 
-def _left_s(tally: Tally, budget: Budget) -> float:
+def _left_s(tally: SearchCounts, budget: Budget) -> float:
     if budget.evaluations is None:
         return (budget.seconds or 0.0) - tally.seconds
     if tally.evaluations < _ENOUGH:

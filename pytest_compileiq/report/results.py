@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
+from pytest_compileiq.artifact import Artifact, FrontPoint
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.report.checks import count_text, unchecked

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.rules.draws import failure_bound
-from pytest_compileiq.rules.stress import by_accuracy
+from pytest_compileiq.claim import Accuracy, Claim, Farthest, Stress
+from pytest_compileiq.rules.stress import by_accuracy, failure_bound
 from pytest_compileiq.spelling import quantity
-from pytest_compileiq.stressed import Accuracy, Farthest, Stress
 
 _MOST_OUTPUTS = 5  # in one rendering
 _MOST_EXACT = 2**53

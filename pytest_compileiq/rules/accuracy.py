@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_compileiq.rules.draws import Difference
+from pytest_compileiq.rules.stress import Difference
 
 NUMBERS = "biufc"  # the kinds of types whose values have distances
 _MOST_ULPS = 2**63 - 1

@@ -1,14 +1,30 @@
-"""What a look at a timed call says: later calls do other work than the first, or much of the time is call overhead.
+"""What first calls say of later ones: whether measured calls do other work, and whether a gain is there on new input.
 
-Advice, never a verdict: a difference that caches or new pages may explain is not reported.
+A look at one call (``CallTimes``) gives advice, never a verdict: a difference that caches or new pages may explain is
+not reported. ``FirstCalls`` decide:
+
+A kernel that remembers its input, a plan made of it, or the output is right on every input, and no faster on a new one.
+Caches explain no difference, since they are emptied before each call, nor does what both arms pay for a first call.
+
+Where the body draws from ``acf.rng``, each draw is new. With x the log of first over later calls, tuned less baseline,
+and with ``limit`` half the log gain of later calls, at least that of 1.1, Student's t over the draws asks whether
+(x - limit) / limit, clipped to -3 to 3, has a mean above 0.
+
+Where it draws nothing, each call is the first of a copy of the build, which remembers nothing. A table that both arms
+fill once costs both as much, whatever they save later; so there the seconds decide: of those that calls in a row save,
+the share that the tuned arm's first call costs more than the baseline's, clipped likewise, against a half.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.stats import Floats
 
 RATIO = 2.0  # between the first call and later ones, where caches explain less
 FRESH_RATIO = 3.0  # where the code too is new to the process
@@ -78,3 +94,111 @@ def _text(seconds: float) -> str:
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds < 999.5 * size), _UNITS[-1])
     number = seconds / size
     return f"{number:.2g} {unit}" if number < 99.5 else f"{number:.0f} {unit}"
+
+
+# ── whether a gain is there on new input ─────────────────────────────────────────────────────────────────────────
+
+SURE_P = 1e-4
+_LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
+_CLIP = 3.0
+FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
+LOOKS = 16, 32, 64  # copies of the build
+_FEWEST_COPIES = 5
+_MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
+
+
+class Called(Struct, frozen=True):
+    """One arm's calls on one draw, in seconds of processor time.
+
+    Attributes:
+        first_s: the first call on what the body drew.
+        later_s: the median of later calls.
+        warm_s: the fastest of further calls in a row, whose caches nobody empties.
+        new_pages: how many pages more the first call touched as the first than later ones.
+    """
+
+    first_s: float
+    later_s: float
+    warm_s: float
+    new_pages: int = 0
+
+
+class FirstCalls(Struct, frozen=True):
+    """Both arms' calls on one draw, and how their outputs differ; None where they hardly do."""
+
+    baseline: Called
+    tuned: Called
+    apart: str | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether no new memory is in the first call's time; of the tuned arm it may be where it remembers."""
+        return self.baseline.new_pages <= 0
+
+
+def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
+    """Why the gain is one of remembered input, in words; None where nothing says so, or too few draws do."""
+    import numpy as np  # heavy, as scipy is
+
+    from pytest_compileiq.rules.stats import paired_p
+
+    usable = [draw for draw in draws if draw.is_usable]
+    if len(usable) < FEWEST:
+        return None
+    first, later = (
+        np.log([(getattr(draw.baseline, when), getattr(draw.tuned, when)) for draw in usable])
+        for when in ("first_s", "later_s")
+    )
+    first_gains, later_gains = -np.diff(first)[:, 0], -np.diff(later)[:, 0]
+    limit = max(float(later_gains.mean()) / 2, math.log(_LEAST_GAIN))
+    p_value = paired_p(np.clip((later_gains - first_gains - limit) / limit, -_CLIP, _CLIP), 0.0)
+    if p_value > SURE_P:
+        return None
+    first_gain, later_gain = (f"{math.exp(float(np.median(gains))):.3g}x" for gains in (first_gains, later_gains))
+    return (
+        f"on {len(usable)} new draws of acf.rng, caches emptied, the first call is {first_gain} and later calls are "
+        f"{later_gain} as fast as the baseline's (p = {p_value:.2g}): the call remembers work that it did "
+        "before; do the work in every call, or declare tune(…, repeats=True) where production repeats its inputs"
+    )
+
+
+def is_decided(copies: Sequence[FirstCalls]) -> bool:
+    """Whether first calls of more copies of the build are not needed: the gain is there, there is none, or it lacks."""
+    if len(copies) < _FEWEST_COPIES:
+        return False
+    from statistics import median  # one slow first call of the baseline, as of a new process, must not decide
+
+    lost = _lost_seconds(copies)
+    if lost is None or median(lost.tolist()) < _LITTLE_LOSS or len(copies) >= LOOKS[-1]:
+        return True
+    return len(copies) in LOOKS and why_never_new(copies) is not None
+
+
+def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
+    """The reason for no verdict on a gain that first calls of copies of the build lack; None where they have it."""
+    from pytest_compileiq.rules.stats import paired_p
+
+    if len(copies) < FEWEST or (lost := _lost_seconds(copies)) is None:
+        return None
+    if (p_value := paired_p(lost, _MOST_LOSS)) > SURE_P / len(LOOKS):
+        return None
+    return (
+        f"first calls of {len(copies)} fresh copies of the build lack {min(lost.mean(), 1):.0%} of the gain "
+        f"(p = {p_value:.2g}), and the test has one input: draw the inputs from acf.rng, or declare "
+        "tune(…, repeats=True) where production repeats its inputs"
+    )
+
+
+def _lost_seconds(copies: Sequence[FirstCalls]) -> Floats | None:
+    """The share of the saved seconds that each first call lacks, shape (copies,); None where little is saved."""
+    import numpy as np
+
+    first, later, warm = (
+        np.array([(getattr(copy.baseline, when), getattr(copy.tuned, when)) for copy in copies])
+        for when in ("first_s", "later_s", "warm_s")
+    )
+    saved_s = float(-np.diff(warm).mean())  # emptied caches can hide a gain that a proof shows
+    if saved_s < (1 - 1 / _LEAST_GAIN) * float(warm[:, 0].mean()):
+        return None
+    lost: Floats = np.clip(np.diff(first - later)[:, 0] / saved_s, -_CLIP, _CLIP)
+    return lost

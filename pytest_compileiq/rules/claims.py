@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, of_entries, tail_of
 from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, limits_text, scope_text, unit_text, words_for

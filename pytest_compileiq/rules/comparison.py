@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_compileiq.errors import ClaimMismatch
-from pytest_compileiq.model import Direction, SampleRow
+from pytest_compileiq.model import Direction
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
-    from pytest_compileiq.kept_controls import Attribution  # heavy: pydantic, and a worker imports this module
+    from pytest_compileiq.reduction import Attribution  # heavy: pydantic, and a worker imports this module
     from pytest_compileiq.rules.stats import Floats, Interval
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median, median_low
 
-from pytest_compileiq.artifact import Claim, StoredConditions
-from pytest_compileiq.model import ClockReading, Conditions, SampleRow
+from pytest_compileiq.claim import Claim, ConditionsTable
+from pytest_compileiq.samples import ClockReading, Conditions, SampleRow
 
 SHORT_CALL_S = 10e-6
 POWER_CAP = "software power cap"
 _WORTH_TELLING = 1.1
 
 
-def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], call_s: float) -> StoredConditions:
+def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], call_s: float) -> ConditionsTable:
     """Those of all blocks together, for a claim on ``rows`` whose shorter arm takes ``call_s`` seconds."""
     first = taken[0]
     ratios = [conditions.eager_ratio for conditions in taken if conditions.eager_ratio is not None]
     settled = [conditions.settled for conditions in taken if conditions.settled is not None]
     clocks = [row.clocks for row in rows if row.clocks is not None]
-    return StoredConditions(
+    return ConditionsTable(
         launch=first.launch,
         l2=first.l2,
         all_streams=any(conditions.all_streams for conditions in taken),
@@ -43,7 +43,7 @@ def told_of(claim: Claim) -> list[str]:
     return told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
 
 
-def told(conditions: StoredConditions, call_s: float) -> list[str]:
+def told(conditions: ConditionsTable, call_s: float) -> list[str]:
     """As ``told_of``, for a claim under ``conditions`` whose shorter arm takes ``call_s`` seconds."""
     sentences = []
     if conditions.eager_ratio is not None and conditions.eager_ratio >= _WORTH_TELLING:

@@ -8,10 +8,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import get_args
 
-from pytest_compileiq.artifact import Artifact, StoredCompiler
-from pytest_compileiq.kept_controls import Attribution, Reduction
+from pytest_compileiq.artifact import Artifact, CodeTable, CompilerTable
 from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence
-from pytest_compileiq.proven_code import StoredCode
+from pytest_compileiq.reduction import Attribution, Reduction
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import (
     ClaimStep,
@@ -24,8 +23,8 @@ from pytest_compileiq.rules.claims import (
     worse_entries,
 )
 from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
-from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.rules.fingerprint import changed_benchmark, is_same_benchmark
+from pytest_compileiq.rules.staleness import code_of
 from pytest_compileiq.spelling import first_of
 
 
@@ -284,7 +283,7 @@ def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:
     return Step("sha256", old, new) if old != new else None
 
 
-def _shipped(artifact: Artifact | None) -> Mapping[str, StoredCode]:
+def _shipped(artifact: Artifact | None) -> Mapping[str, CodeTable]:
     """The code that a build ships: the tuned arm's, or the baseline's where nothing is tuned."""
     if artifact is None:
         return {}
@@ -337,7 +336,7 @@ def _of_the_run(artifact: Artifact) -> dict[str, KnobValue]:
     return {f"{name} of the run": value for name, value in variables}
 
 
-def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
+def _described(compiler: CompilerTable) -> dict[str, KnobValue]:
     build, command = compiler.build, " ".join(compiler.command)
     if not compiler.compiles:
         return {"packages": build, "defaults": " ".join(compiler.command[1:])}

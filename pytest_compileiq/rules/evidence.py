@@ -11,14 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_compileiq.artifact import Summary
+from pytest_compileiq.claim import Summary
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import TIMED_OBJECTIVES, Direction, SampleRow, tail_of
+from pytest_compileiq.model import TIMED_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.rules.comparison import BY_RATIO, Analysis, magnitude
 from pytest_compileiq.rules.slots import quantile, samples_needed
 from pytest_compileiq.rules.stats import Floats
-from pytest_compileiq.sample_table import ARMS, SampleTable
-from pytest_compileiq.slot_start import StartKind
+from pytest_compileiq.samples import ARMS, SampleRow, SampleTable, StartKind
 from pytest_compileiq.spelling import quantity
 
 _SLOTS = 4  # of a quad

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_compileiq.decision_record import MOST_FLIPS
+from pytest_compileiq.claim import MOST_FLIPS
 from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import KnobValue
+from pytest_compileiq.model import KnobValue, Lesson
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.space import OFF, Space
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Artifact, Claim
+    from pytest_compileiq.artifact import Artifact
+    from pytest_compileiq.claim import Claim
 
 Knobs = Mapping[str, KnobValue]
 MOST_TRIED = 3  # points that a search tries as they were taught: what misleads costs these, and a draw or two

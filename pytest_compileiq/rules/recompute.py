@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, contained
-from pytest_compileiq.model import Direction, SampleRow, Thresholds
+from pytest_compileiq.model import Direction, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.evidence import Evidence, all_positive, gather, summarise
 from pytest_compileiq.rules.gate import (
@@ -21,7 +20,7 @@ from pytest_compileiq.rules.gate import (
     judge_non_inferior,
     why_lost,
 )
-from pytest_compileiq.sample_table import SampleTable, measured
+from pytest_compileiq.samples import SampleRow, SampleTable, measured
 from pytest_compileiq.spelling import first_of
 
 RELATIVE_TOLERANCE = 1e-6

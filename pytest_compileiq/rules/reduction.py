@@ -9,10 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_compileiq.model import Direction, SampleRow
+from pytest_compileiq.model import Direction
 from pytest_compileiq.rules.comparison import BY_RATIO, Analysis, magnitude
 from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.stats import Floats, paired_p
+from pytest_compileiq.samples import SampleRow
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,7 @@ import math
 
 from scipy.special import nctdtr, stdtrit
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.gate import LOOKS, REPLAY_FLOOR, REPLAY_PROVE_TAIL
 

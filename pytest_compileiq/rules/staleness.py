@@ -1,16 +1,27 @@
-"""Which recorded inputs still hold, and whether a difference changes the result. Values in, findings out."""
+"""Which recorded inputs still hold, whether a difference changes the result, and what ends an artifact."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target, of_entries
-from pytest_compileiq.outcome import MovedCode
+from pytest_compileiq.model import (
+    ArchitectureFrom,
+    Arm,
+    CodeDigest,
+    Compiler,
+    Fingerprint,
+    Target,
+    digest_of_code,
+    of_entries,
+    sha256_hex,
+)
+from pytest_compileiq.outcome import End, MovedCode
 from pytest_compileiq.rules.fingerprint import (
     changed_benchmark,
     changed_environment,
@@ -21,8 +32,8 @@ from pytest_compileiq.rules.fingerprint import (
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Artifact
-    from pytest_compileiq.proven_code import StoredCode
+    from pytest_compileiq.artifact import Artifact, CodeTable
+    from pytest_compileiq.claim import Claim
 
 UNEXPLAINED = "unexplained"  # the field of a finding that no recorded input explains
 _LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
@@ -291,9 +302,92 @@ def _compiler(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) ->
     return Finding("compiler", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
 
 
-def _same(recorded: StoredCode | None, built: Mapping[str, CodeDigest] | None, entry: str) -> bool:
+def _same(recorded: CodeTable | None, built: Mapping[str, CodeDigest] | None, entry: str) -> bool:
     """Whether the digests are equal; an arm that could not be built equals nothing."""
     now = (built or {}).get(entry)
     if recorded is None or now is None:
         return False
     return now.is_recorded_as(recorded.sha256)
+
+
+# ── what ends an artifact ────────────────────────────────────────────────────────────────────────────────────────
+
+_BY_FIELD: Mapping[str, End] = {
+    "benchmark": "benchmark",
+    "sources": "kernel",
+    "command": "kernel",
+    "compiler": "compiler",
+    "environment": "compiler",
+    "code": "compiler",
+    UNEXPLAINED: "compiler",  # what else the compiler read is not recorded
+}
+
+
+def proof_of(artifact: Artifact) -> str:
+    """A digest of what was proven, on what, by which samples.
+
+    What only tells more of the same proof, such as its attribution or its provenance, is not in it.
+    """
+    return sha256_hex(json.dumps([*_proven(artifact), *map(_claimed, artifact.claims)], sort_keys=True).encode())
+
+
+def goes_on(before: Artifact, after: Artifact) -> bool:
+    """Whether ``after`` is ``before`` with nothing but claims added to it, as for another device."""
+    claimed = [_claimed(claim) for claim in after.claims]
+    return _proven(before) == _proven(after) and all(_claimed(claim) in claimed for claim in before.claims)
+
+
+def _proven(artifact: Artifact) -> list[object]:
+    compiler, fingerprint, controls = artifact.compiler, artifact.fingerprint, artifact.controls
+    return [
+        artifact.target, artifact.outcome, controls and [controls.sha256, dict(controls.knobs)],
+        [compiler.name, compiler.version, compiler.build, *compiler.command],
+        [fingerprint.benchmark, fingerprint.command, dict(fingerprint.sources)],
+        *([dict(fingerprint.environment)] if fingerprint.environment else ()),
+        [digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)],
+    ]  # fmt: skip
+
+
+def _claimed(claim: Claim) -> list[object]:
+    return [claim.device, claim.workload, claim.objective, claim.samples, claim.tuned_value]
+
+
+def code_of(artifact: Artifact, arm: Arm) -> dict[str, str]:
+    """Entry function → the digest that its code was first recorded by; those ``arm`` was not built of are left out."""
+    return {entry: code.proven_as for entry, code in _recorded(artifact, arm)}
+
+
+def _rebuilt(artifact: Artifact, arm: Arm) -> dict[str, CodeDigest]:
+    """The code of ``arm`` as a build would give it."""
+    return {entry: CodeDigest(code.sha256, former=(code.proven_as,)) for entry, code in _recorded(artifact, arm)}
+
+
+def _recorded(artifact: Artifact, arm: Arm) -> Iterator[tuple[str, CodeTable]]:
+    for entry, pair in artifact.code.items():
+        if (code := pair.baseline if arm == "baseline" else pair.tuned) is not None:
+            yield entry, code
+
+
+def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
+    """What made an artifact stale; several where several inputs did, of which the first is not known."""
+    stale = {_BY_FIELD[finding.field] for finding in findings if finding.effect is Effect.STALE}
+    return tuple(sorted(stale))
+
+
+def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
+    """What ended ``before``, of which ``after`` took the place: what had made it stale, or else why it was replaced."""
+    if after.outcome == "retired":
+        return ("withdrawn",)
+    baseline = _rebuilt(after, "baseline")
+    is_same = code_of(before, "baseline") == code_of(after, "baseline")
+    tuned = _rebuilt(before, "tuned") if is_same else {}  # not built again: what moved is the baseline's code
+    compiler, fingerprint = after.compiler, after.fingerprint
+    rebuilt = Rebuilt(
+        Compiler(compiler.name, compiler.version, compiler.build, compiler.command, compiler.architecture_from),
+        Fingerprint(**dict(fingerprint)),
+        baseline=baseline,
+        tuned=tuned,
+        target=after.target,
+        architecture="",
+    )
+    return ends_of(judge(before, rebuilt)) or (("gain",) if after.outcome == "baseline" else ("tuned anew",))

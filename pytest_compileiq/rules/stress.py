@@ -1,25 +1,156 @@
-"""From the draws of one finalist to what its claims record of them."""
+"""Draws of ``acf.rng``: which failure rate clean ones exclude, whether an arm is less accurate, what claims record."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.model import LARGEST_NUMBER
-from pytest_compileiq.rules.draws import Difference, Drawn, is_less_accurate, median_ratio
-from pytest_compileiq.stressed import Accuracy, Stress
+from pytest_compileiq.rules.calls import FirstCalls
+
+if TYPE_CHECKING:
+    from pytest_compileiq.claim import Accuracy, Stress  # heavy: pydantic, and a worker imports this module
+
+_FEWEST_PAIRS = 4  # of draws: fewer may be equal by chance
+_FEWEST_APART = 2  # draws
+_LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
+
+
+class Difference(Struct, frozen=True):
+    """Where one output of two runs of a body is farthest apart.
+
+    Attributes:
+        output: its name.
+        index: the element's flat index.
+        baseline, other: its two values in words.
+        ulps: how many floating-point numbers lie between them; for integers their distance.
+        relative: their distance over the largest magnitude of the baseline's output; infinite where one is no number.
+    """
+
+    output: str
+    index: int
+    baseline: str
+    other: str
+    ulps: int
+    relative: float
+
+
+class Draw(Struct, frozen=True):
+    """A draw on which the tuned body held, and the baseline's twice.
+
+    Attributes:
+        outputs: the names of what the bodies compare.
+        differences: for each output in which the arms' bits differ, where they are farthest apart.
+        spread: the same of the baseline's second run against its first.
+        errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
+        calls: what first and later calls took on another such draw; None where they were not timed.
+        written: digests of what calls write to ``measure(outputs=…)``, of the tuned arm and of the baseline's two runs;
+            empty where none ran.
+        apart: how those outputs of the tuned arm differ from the baseline's; None where they hardly do.
+    """
+
+    outputs: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    spread: tuple[Difference, ...] = ()
+    errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    calls: FirstCalls | None = None
+    written: tuple[str, ...] = ()
+    apart: str | None = None
+
+
+def why_not_computed(draws: Sequence[Draw]) -> str | None:
+    """Why the tuned arm does not compute its outputs from its input; None where nothing says so.
+
+    It writes the same bytes on most pairs of draws on which the baseline's differ. On single pairs it may: outputs of
+    few values can be equal by chance.
+    """
+    written = [draw.written for draw in draws if draw.written]
+    pairs = [(one, other) for one, other in itertools.pairwise(written) if one[1] != other[1]]
+    stale = sum(one[0] == other[0] for one, other in pairs)
+    if len(pairs) < _FEWEST_PAIRS or 2 * stale <= len(pairs):
+        return None
+    return (
+        f"outputs= are the same bytes on {stale} of {len(pairs)} pairs of draws of acf.rng on which the baseline's "
+        "differ: the call does not compute them from its input; do the work in every call"
+    )
+
+
+def why_apart(draws: Sequence[Draw]) -> str | None:
+    """Why the tuned arm computes something else than the baseline; None where nothing says so.
+
+    A baseline that does not repeat itself, as one with inputs of its own in each run, says nothing.
+    """
+    if any(draw.written[1:2] != draw.written[2:] for draw in draws):
+        return None
+    seen = [(draw.apart, None if draw.calls is None else draw.calls.apart) for draw in draws]
+    apart = [each for each in seen if any(each)]
+    if not apart or len(apart) < min(len(draws), _FEWEST_APART):
+        return None
+    where = f"on {len(apart)} of {len(draws)} draws, " if len(draws) > 1 else ""
+    return where + next(filter(None, apart[0]))
+
+
+def failure_bound(clean: int, confidence: float = 0.95) -> float:
+    """The failure rate that ``clean`` draws without a failure exclude with ``confidence``.
+
+    The exact one-sided bound of Clopper and Pearson (Biometrika 26, 1934), which is 1 - (1 - confidence)^(1 / clean)
+    where nothing failed.
+    """
+    return 1.0 if clean == 0 else 1.0 - math.pow(1 - confidence, 1 / clean)
+
+
+def sign_test(worse: int, better: int) -> float:
+    """One-sided p-value that a draw is as likely better as worse, where ties were dropped (Arbuthnot, 1710).
+
+    The binomial tail as an incomplete beta function, since an artifact may record thousands of draws.
+    """
+    from scipy.special import betainc  # heavy
+
+    return float(betainc(worse, better + 1, 0.5)) if worse else 1.0
+
+
+def is_less_accurate(worse: int, better: int, outputs: int) -> bool:
+    """Whether the tuned arm is surely less accurate in one of ``outputs`` outputs, by Bonferroni's correction."""
+    return worse > better and sign_test(worse, better) <= _LESS_ACCURATE_LEVEL / outputs
+
+
+def median_ratio(errors: Sequence[tuple[float, float]]) -> float:
+    """The median over draws of the tuned arm's error over the baseline's.
+
+    Args:
+        errors: (baseline's, tuned's) of each draw, in halves of an ulp; less than one counts as one.
+    """
+    from statistics import median  # heavy: decimal
+
+    return math.exp(median(_log_ratio(max(1.0, tuned), max(1.0, baseline)) for baseline, tuned in errors))
+
+
+_FARTHEST_LOG = 60.0  # an error that is infinite in one arm: beyond 1e26
+
+
+def _log_ratio(tuned: float, baseline: float) -> float:
+    if tuned == baseline:
+        return 0.0
+    ratio = math.log(tuned) - math.log(baseline)
+    return max(-_FARTHEST_LOG, min(_FARTHEST_LOG, ratio))
+
 
 Place = tuple[str, int, Difference]  # workload, seed
 
 
-def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None], *, repeats: bool = False) -> Stress:
+def record_of(seed: int, draws: Sequence[Mapping[str, Draw] | None], *, repeats: bool = False) -> Stress:
     """What claims record of draws with the seeds ``seed``, ``seed + 1``, …: what each workload gave; None: unusable.
 
     Raises:
         StoreError: something in it is beyond what an artifact may hold.
     """
+    from pytest_compileiq.claim import Stress
+
     usable = [
         (workload, number, drawn)
         for number, of_all in enumerate(draws, start=seed)
@@ -43,7 +174,8 @@ def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None], *, repeats
 
 def by_accuracy(stress: Stress) -> tuple[list[Accuracy], list[Accuracy]]:
     """The outputs in which the tuned arm is surely farther off the reference than the baseline, and the others."""
-    less, others = list[Accuracy](), list[Accuracy]()
+    less: list[Accuracy] = []
+    others: list[Accuracy] = []
     for output in stress.accuracy:
         is_less = is_less_accurate(output.worse, output.better, len(stress.accuracy))
         (less if is_less else others).append(output)

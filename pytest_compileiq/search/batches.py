@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import Candidate, FailureKind, SampleRow
+from pytest_compileiq.model import Candidate, FailureKind, Lesson
+from pytest_compileiq.samples import SampleRow
 
 _CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from pytest_compileiq.model import SampleRow
+from pytest_compileiq.progress import Progress, SearchCounts
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.search.scoring import Scored, Scorer
-from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 PLAYOFF = 8
@@ -38,7 +38,7 @@ class _Entrant:
 def choose_finalists(
     scored: Collection[Scored],
     scorer: Scorer,
-    tally: Tally,
+    tally: SearchCounts,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Playoff:
@@ -62,7 +62,7 @@ def choose_finalists(
     return Playoff(_better(settled, margin), failures)
 
 
-def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: Tally, clock: Callable[[], float]) -> None:
+def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: SearchCounts, clock: Callable[[], float]) -> None:
     """Check each alone, then measure all of them in turn, so that what disturbs the machine for a while meets all."""
 
     def check(entrant: _Entrant) -> None:
@@ -79,7 +79,7 @@ def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: Tally, clock: 
             return
 
 
-def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: Tally) -> None:
+def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: SearchCounts) -> None:
     """Ask of each what has not failed yet; a failure ends it, and is counted."""
     for entrant in entrants:
         if entrant.failure is not None:

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from pytest_compileiq.errors import contained
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import Candidate, FailureKind, KnobValue
+from pytest_compileiq.model import Candidate, FailureKind, KnobValue, Lesson
 from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
 
 # The columns, as they are read: SQLite holds whatever type was written.

@@ -16,7 +16,8 @@ from pytest_compileiq.config import BATCH, Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
-from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.progress import Progress, SearchCounts
+from pytest_compileiq.rules.stopping import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.batches import Batch, Evaluated
 from pytest_compileiq.search.duplicates import Key, key_of, name_of
@@ -25,7 +26,6 @@ from pytest_compileiq.search.journal import Journal
 from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
-from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 FEWEST_BATCHES = 8
@@ -103,7 +103,7 @@ class Search:
 
     brief: SearchBrief
     engine: Engine
-    tally: Tally = field(default_factory=Tally)
+    tally: SearchCounts = field(default_factory=SearchCounts)
     scored: dict[Key, Scored] = field(default_factory=dict)
     twins: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)

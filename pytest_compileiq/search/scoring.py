@@ -1,6 +1,6 @@
 """What one candidate is worth: a log-ratio to a neighbouring baseline for each objective, lower is better.
 
-A score that is not positive in the baseline is compared by its difference instead: ``rules.analysis.SearchAxis``.
+A score that is not positive in the baseline is compared by its difference instead: ``rules.comparison.SearchAxis``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import msgspec
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, Workload
 from pytest_compileiq.rules.comparison import SearchAxis, steady_values
-from pytest_compileiq.rules.racing import QUADS, Noise, Race, Stepping, score_of
+from pytest_compileiq.rules.stopping import QUADS, Noise, Race, Stepping, score_of
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 

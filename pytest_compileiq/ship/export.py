@@ -10,9 +10,9 @@ from typing import Any
 
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, StoreError, UserError
 from pytest_compileiq.model import Knobs, Target, sha256_hex
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import (
     held_controls,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.spelling import MOST_NAMED, first_of, for_shell, quantity

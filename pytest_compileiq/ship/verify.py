@@ -12,10 +12,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.artifact import Artifact, CodePair, CodeTable
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import HOST, Target
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.in_use import told_of
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
@@ -202,7 +201,7 @@ def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) 
     return finding("neither", f"neither proven arm of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
-def _proven(artifact: Artifact, pair: CodePair) -> StoredCode:
+def _proven(artifact: Artifact, pair: CodePair) -> CodeTable:
     """The arm that ships."""
     return pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
 

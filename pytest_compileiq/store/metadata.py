@@ -13,7 +13,7 @@ from pytest_compileiq.artifact import SCHEMA, Artifact
 from pytest_compileiq.errors import SchemaTooNew, StoreError, contained
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.spelling import for_shell
-from pytest_compileiq.stored import first_problem
+from pytest_compileiq.table import first_problem
 
 MAX_METADATA_BYTES = 1 << 20
 MOST_MARKS = 60_000  # dots and brackets: each may be a table, and a parsed table takes a thousand bytes

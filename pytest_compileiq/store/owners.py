@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError, fault_of
-from pytest_compileiq.rules.owners import is_gone, path_within
+from pytest_compileiq.rules.fingerprint import is_gone, path_within
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
 

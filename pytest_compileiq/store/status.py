@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_compileiq.artifact import Artifact, Withdrawn
+from pytest_compileiq.artifact import Artifact, CodePair, Withdrawn
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LONGEST_TEXT, sha256_hex
-from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, exists, inside, read_regular

@@ -14,10 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.errors import CompileIQError, StoreError, UserError, fault_of
-from pytest_compileiq.model import SampleRow, sha256_hex
-from pytest_compileiq.sample_table import SampleTable
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.samples import SampleRow, SampleTable, measured
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.store.metadata import (
     MAX_METADATA_BYTES,
@@ -340,10 +341,9 @@ class Store:
         return str(path).removeprefix(f"{self.root.parent}{os.sep}")
 
     def _entries(self, folder: Path) -> list[Path]:
-        if folder.is_symlink():
-            return []
-        with self._reading(folder):
-            return sorted(folder.iterdir(), key=str)
+        if not folder.is_symlink():
+            with self._reading(folder):
+                return sorted(folder.iterdir(), key=str)
         return []
 
     @contextlib.contextmanager
@@ -375,10 +375,10 @@ class Store:
 
 
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:
-    measured = {(row.device, row.workload, row.objective) for row in samples}
+    sampled = measured(samples)
     claims = tuple(
         claim.model_copy(update={"samples": file_name})
-        if claim.kind != "exact" and (claim.device, claim.workload, claim.objective) in measured
+        if claim.kind != "exact" and (claim.device, claim.workload, claim.objective) in sampled
         else claim
         for claim in artifact.claims
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_compileiq.config import OPTIONS_KEY, NamedOptions, why_no_entries
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.named_options import KEY, NamedOptions, why_no_entries
 
 FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _OWN = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # these are pytest's even when they are empty
@@ -37,15 +37,17 @@ class ProjectSettings:
         Raises:
             UserError: an entry is not an option.
         """
-        value = self.values.get(KEY, [])
+        value = self.values.get(OPTIONS_KEY, [])
         try:
             entries = shlex.split(value) if isinstance(value, str) and not self.is_native else value
         except ValueError as error:
-            raise UserError(f"{self.file}: {KEY} = {value!r}: {error}") from error
+            raise UserError(f"{self.file}: {OPTIONS_KEY} = {value!r}: {error}") from error
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-            raise UserError(f'{self.file}: {KEY} = {value!r}: expected a list of options, as in ["-fno-tree-ter"]')
+            raise UserError(
+                f'{self.file}: {OPTIONS_KEY} = {value!r}: expected a list of options, as in ["-fno-tree-ter"]'
+            )
         if reason := why_no_entries(entries):
-            raise UserError(f"{self.file}: {KEY}: {reason}")
+            raise UserError(f"{self.file}: {OPTIONS_KEY}: {reason}")
         return self.naming(tuple(entries))
 
     def naming(self, entries: tuple[str, ...]) -> NamedOptions:

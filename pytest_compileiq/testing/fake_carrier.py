@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.timing.sampler import ARMS, Slot
 from pytest_compileiq.workers.carrier import Line, WorkerDied
 from pytest_compileiq.workers.messages import (
@@ -48,7 +48,7 @@ def obedient(order: Order) -> Answer:
     if isinstance(order, LookTask):
         return LookAnswer(None)
     if isinstance(order, DrawTask):
-        return DrawAnswer(Drawn())
+        return DrawAnswer(Draw())
     if isinstance(order, FirstCallsTask):
         return FirstCallsAnswer(None)
     if isinstance(order, BlockTask):

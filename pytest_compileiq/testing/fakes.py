@@ -29,19 +29,17 @@ from pytest_compileiq.model import (
     Candidate,
     CodeDigest,
     Compiler,
-    Conditions,
     ControlsFile,
     Knobs,
-    SampleRow,
     Workload,
     sha256_hex,
 )
-from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import FirstCalls
+from pytest_compileiq.progress import SearchCounts
+from pytest_compileiq.rules.calls import CallTimes, FirstCalls
+from pytest_compileiq.rules.stress import Draw
+from pytest_compileiq.samples import Conditions, SampleRow
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.system.timer import Timer
-from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.options import parse_rendered
@@ -202,7 +200,7 @@ class FakePool:
     noise: float = 1e-3
     times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
     asked: list[tuple[str, int, str]] = field(default_factory=list)
-    draws: Callable[[str, int, int], Drawn | EvaluationFailed] = lambda options, worker, seed: Drawn()
+    draws: Callable[[str, int, int], Draw | EvaluationFailed] = lambda options, worker, seed: Draw()
     calls: Callable[[int], FirstCalls | None] = lambda seed: None
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
@@ -271,7 +269,7 @@ class FakePool:
         seed: int,
         *,
         bits_promised: bool = False,
-    ) -> Drawn:
+    ) -> Draw:
         """The result of ``draws``, or the failure in ``failures``."""
         self._ask("draw", number, controls)
         given = self.draws(controls.data.decode("latin-1") if controls else "", number, seed)
@@ -313,7 +311,7 @@ class FakeProgress:
 
     said: list[str] = field(default_factory=list)
 
-    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+    def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
         """Nothing to show."""
 
     def say(self, text: str) -> None:

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Knobs, sha256_hex
-from pytest_compileiq.stored import Name
+from pytest_compileiq.table import Name
 from pytest_compileiq.toolchains.base import Builder, Place, Toolchain
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from pytest_compileiq.model import Conditions
+from pytest_compileiq.samples import Conditions
 
 if TYPE_CHECKING:
     from pytest_compileiq.timing.flip import Flip

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_compileiq.errors import Signal
-from pytest_compileiq.model import Arm, ChecksMade
-from pytest_compileiq.slot_start import SlotStart, StartKind
+from pytest_compileiq.model import Arm
+from pytest_compileiq.samples import ChecksMade, SlotStart, StartKind
 from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
 from pytest_compileiq.timing.written import POISONS, Written

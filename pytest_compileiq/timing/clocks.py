@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pytest_compileiq.model import ClockReading
+from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.timing.nvml import whole_gpu
 
 _STEP_MHZ = 15  # NVIDIA's clocks move in steps of 15 MHz, or half of that

@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import L2, Conditions
+from pytest_compileiq.model import L2
+from pytest_compileiq.samples import Conditions
 from pytest_compileiq.timing.base import Device, SingleCalls, StoreLimit
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
 from pytest_compileiq.timing.cuda_driver import Driver

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import ClockReading, LockClocks
+from pytest_compileiq.model import LockClocks
+from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
 from pytest_compileiq.system.told_wait import TOLD_S, holder_of, wait_text
 from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks

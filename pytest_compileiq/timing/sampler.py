@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import CannotMeasure, Signal
-from pytest_compileiq.model import Arm, ClockReading, Launch, LockClocks, tail_of
-from pytest_compileiq.rules.racing import FIRST_QUADS, Race
+from pytest_compileiq.model import Arm, Launch, LockClocks, tail_of
 from pytest_compileiq.rules.slots import samples_needed
-from pytest_compileiq.slot_start import SlotStart, StartKind
+from pytest_compileiq.rules.stopping import FIRST_QUADS, Race
+from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.watch import UNWATCHED, Watch
 

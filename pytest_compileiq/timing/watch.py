@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from pytest_compileiq.errors import Signal
-from pytest_compileiq.model import ClockReading
+from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.timing.clocks import Settled
 
 

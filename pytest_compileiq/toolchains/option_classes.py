@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError, StoreError
 from pytest_compileiq.model import PARAMS, ControlClass, Knobs, KnobValue, Licence
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.toolchains.cc.flags import Baseline

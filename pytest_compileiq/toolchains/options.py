@@ -13,9 +13,9 @@ from itertools import chain
 
 from msgspec import Struct
 
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, Knobs, KnobValue
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Parameter
 from pytest_compileiq.spelling import did_you_mean
 

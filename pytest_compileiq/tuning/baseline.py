@@ -21,9 +21,9 @@ from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
+from pytest_compileiq.progress import Progress
 from pytest_compileiq.spelling import first_of
 from pytest_compileiq.system.files import Unfit, inside
-from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import busy_machine
 from pytest_compileiq.timing.sampler import BlockPlan

@@ -12,7 +12,7 @@ from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.proof.prove import NoWinner
-from pytest_compileiq.rules.judged import invalid_text
+from pytest_compileiq.rules.stopping import invalid_text
 from pytest_compileiq.search.finalists import Playoff, choose_finalists
 from pytest_compileiq.search.loop import NothingJudged, Search
 from pytest_compileiq.search.scoring import Scored

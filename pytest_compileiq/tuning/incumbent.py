@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError, StoreError, TuneFailed
 from pytest_compileiq.model import Candidate, ControlsFile
-from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.store.owners import other_owner, own_name
 from pytest_compileiq.store.packs import read_candidates

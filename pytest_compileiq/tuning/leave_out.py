@@ -11,21 +11,12 @@ from random import Random
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.benchmark.spaces import baseline_values, is_same_value
-from pytest_compileiq.model import (
-    Arm,
-    BuildResult,
-    Candidate,
-    ControlsFile,
-    FailureKind,
-    Knobs,
-    KnobValue,
-    Objective,
-    SampleRow,
-)
+from pytest_compileiq.model import Arm, BuildResult, Candidate, ControlsFile, FailureKind, Knobs, KnobValue, Objective
+from pytest_compileiq.progress import Progress
 from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.search.duplicates import Key
 from pytest_compileiq.space import Gene
-from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import Pool, asked_again
 

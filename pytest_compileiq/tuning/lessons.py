@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.lesson import MOST_LESSONS, Lesson
-from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.model import MOST_LESSONS, Lesson, sha256_hex
 from pytest_compileiq.rules.likeness import Knobs, adopted, knobs_that_bring, weighed
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.metadata import render

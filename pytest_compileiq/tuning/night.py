@@ -16,10 +16,10 @@ from typing import Literal, Protocol
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_budget import NightBudget, proofs_alone
 from pytest_compileiq.tuning.night_state import NightBook, open_night
 from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
@@ -385,7 +385,7 @@ class _TaskProgress:
     task: NightTask
     book: NightBook
 
-    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+    def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
         """Show the night, and keep what it has spent."""
         self.task.shift = shift
         self.night.evaluated(self.task, self.book)

@@ -16,20 +16,21 @@ from pytest_compileiq.artifact import (
     ACF_NOTICE,
     MOST_LICENCES,
     Artifact,
+    Code,
+    CompilerTable,
     Controls,
+    FingerprintTable,
     FrontPoint,
+    LicenceTable,
     Provenance,
     SearchRecord,
-    StoredCompiler,
-    StoredFingerprint,
-    StoredLicence,
     Withdrawn,
+    stored_code,
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import portfolio_of
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
     LARGEST_NUMBER,
     LONGEST_TEXT,
@@ -38,21 +39,23 @@ from pytest_compileiq.model import (
     Licence,
     Objective,
 )
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.proven_code import Code, stored_code
+from pytest_compileiq.reduction import Attribution, Reduction
 from pytest_compileiq.rules.classes import widest
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
-from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.vcs import content_at, revision
-from pytest_compileiq.tally import Tally
+from pytest_compileiq.table import first_problem
 from pytest_compileiq.toolchains.option_classes import classes_of
 
 Shift = Callable[[Objective, float], float | None]
 
 
-def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, given: Brief, shift: Shift) -> SearchRecord:
+def search_record(
+    benchmark: TunedBenchmark, tally: SearchCounts, engine: str, given: Brief, shift: Shift
+) -> SearchRecord:
     """How the controls were found by ``engine`` with what it was ``given``; ``shift`` as in ``SearchResult``."""
     is_ratio = shift(benchmark.objectives[0], tally.best) is None
     return SearchRecord(
@@ -161,8 +164,8 @@ def _artifact(
         functions=result.functions,
         **signed_by(benchmark, winner, licences),
         controls=controls_table(target, winner) if winner else None,
-        compiler=StoredCompiler.of(benchmark.builder.compiler),
-        fingerprint=StoredFingerprint.of(fingerprint),
+        compiler=CompilerTable.of(benchmark.builder.compiler),
+        fingerprint=FingerprintTable.of(fingerprint),
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None, before),
         search=result.record,
         claims=claims,
@@ -178,7 +181,7 @@ def signed_by(benchmark: TunedBenchmark, winner: ControlsFile | None, licences: 
     """What a reviewer signs with the controls, as fields of the artifact: their classes and the licences."""
     compiler = benchmark.builder.compiler
     own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own if winner else ()
-    stored = tuple(map(StoredLicence.of, widest(licences, MOST_LICENCES)))
+    stored = tuple(map(LicenceTable.of, widest(licences, MOST_LICENCES)))
     return {"classes": own, "licences": stored if winner else None}
 
 

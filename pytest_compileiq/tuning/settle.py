@@ -7,24 +7,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
+from pytest_compileiq.artifact import Artifact, CompilerTable, FingerprintTable, is_same_code, stored_code
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence, SampleRow
+from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.progress import Progress
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import Meanwhile, NoWinner, Proof, prove
-from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.report.stress import stress_notes
-from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.rules.stopping import NEIGHBOUR
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store, Written
-from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.option_classes import classes_of
 from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
 from pytest_compileiq.tuning.incumbent import Incumbent, expect_owner, is_healthy, was_withdrawn
@@ -260,8 +260,8 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "functions": recorded_functions(benchmark, tuning.stands_for),
             **signed_by(benchmark, proof.winner, tuning.licences),
             "claims": kept + proof.claims,
-            "fingerprint": StoredFingerprint.of(fingerprint),
-            "compiler": StoredCompiler.of(benchmark.builder.compiler),
+            "fingerprint": FingerprintTable.of(fingerprint),
+            "compiler": CompilerTable.of(benchmark.builder.compiler),
             "code": code,
             "reduction": (result and result.reduced(attribution)) or artifact.reduction,
             "attribution": attribution,

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import ItemReport
-from pytest_compileiq.tally import Progress, Tally
+from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.workers.pool import Pool
 
 
@@ -39,7 +39,7 @@ class _Hearing:
     interruption: Interruption
     _ended_search: bool = False
 
-    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+    def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
         self.progress.evaluated(tally, budget, shift)
         if self.interruption.times and not self._ended_search:
             self._ended_search = True

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.kept_controls import Loss, Reduction
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import score_of
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.proof.smaller import PreferSmaller
+from pytest_compileiq.reduction import Loss, Reduction
 from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.spelling import quantity

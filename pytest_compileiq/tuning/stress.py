@@ -10,16 +10,15 @@ from functools import partial
 
 from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.claim import Stress
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.rules.draws import Drawn, why_apart, why_not_computed
-from pytest_compileiq.rules.first_calls import FirstCalls, is_decided, why_never_new, why_remembered
-from pytest_compileiq.rules.stress import record_of
+from pytest_compileiq.rules.calls import FirstCalls, is_decided, why_never_new, why_remembered
+from pytest_compileiq.rules.stress import Draw, record_of, why_apart, why_not_computed
 from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.spelling import for_shell, quantity
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.stressed import Stress
 from pytest_compileiq.tuning.result import SearchResult, controls_table, make_artifact
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
@@ -133,7 +132,7 @@ class Stressing:
         self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
         promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
-        draws: list[dict[str, Drawn] | None] = []
+        draws: list[dict[str, Draw] | None] = []
         while len(draws) < benchmark.spec.stress and (len(draws) < FLOOR or self.clock() - start < self.limit_s):
             judged = self._draw(controls, first + len(draws), promised)
             if isinstance(judged, Wrong):
@@ -144,7 +143,7 @@ class Stressing:
             return Wrong(controls, None, reason)
         return record_of(first, draws, repeats=benchmark.spec.repeats)
 
-    def _why_not_new(self, draws: Sequence[Mapping[str, Drawn] | None]) -> str | None:
+    def _why_not_new(self, draws: Sequence[Mapping[str, Draw] | None]) -> str | None:
         """The reason for calls that do not do new work on new input, on the first such workload; None without any."""
         for workload in self.benchmark.spec.workloads:
             drawn = [of_all[workload.name] for of_all in draws if of_all is not None]
@@ -177,17 +176,17 @@ class Stressing:
             taken.append(calls)
         return taken
 
-    def _draw(self, controls: ControlsFile, seed: int, bits_promised: bool) -> dict[str, Drawn] | Wrong | None:
+    def _draw(self, controls: ControlsFile, seed: int, bits_promised: bool) -> dict[str, Draw] | Wrong | None:
         """One draw on every workload: what each gave; None where the draw is unusable."""
         drawn = {}
         for workload in self.benchmark.spec.workloads:
             judged = self._on(controls, workload, seed, bits_promised)
-            if not isinstance(judged, Drawn):
+            if not isinstance(judged, Draw):
                 return judged
             drawn[workload.name] = judged
         return drawn
 
-    def _on(self, controls: ControlsFile, workload: Workload, seed: int, bits_promised: bool) -> Drawn | Wrong | None:
+    def _on(self, controls: ControlsFile, workload: Workload, seed: int, bits_promised: bool) -> Draw | Wrong | None:
         """One draw on one workload; whatever failed on it is repeated before anybody is blamed."""
         benchmark, pool = self.benchmark, self.pool
         try:

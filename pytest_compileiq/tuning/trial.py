@@ -10,10 +10,11 @@ from functools import cached_property
 from random import Random
 
 from pytest_compileiq.errors import BuildError, StoreError
-from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
+from pytest_compileiq.model import BuildResult, ControlsFile, Objective
 from pytest_compileiq.proof.claims import exact_loss, score_loss
 from pytest_compileiq.rules.comparison import steady_values
 from pytest_compileiq.rules.reduction import LEVEL, LOOKS, is_within, loss_budget, paired_losses
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.tuning.leave_out import Bench, Part, Parts, Rows

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Settings, chosen, seed_of_coins
 from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.progress import Progress
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tally import Progress
 from pytest_compileiq.tuning.baseline import check_baseline, tell_noise
 from pytest_compileiq.tuning.incumbent import find_incumbent
 from pytest_compileiq.tuning.settle import Tuning, prove_committed

@@ -14,14 +14,14 @@ from pytest_compileiq.config import Budget, Settings, chosen, seed_of_coins
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Lesson
 from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.progress import Progress
 from pytest_compileiq.proof.advice import of_short_calls
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.rules.stopping import unread_text
 from pytest_compileiq.search.batches import Earlier
 from pytest_compileiq.search.finalists import pareto_front
 from pytest_compileiq.search.journal import Journal
@@ -32,7 +32,6 @@ from pytest_compileiq.search.trackers import Trackers, make_tracker
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
-from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.option_classes import option_list
 from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.tuning.attribution import attribution_of

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
-from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
-from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import FirstCalls
+from pytest_compileiq.model import Arm, ControlsFile, FailureKind
+from pytest_compileiq.rules.calls import CallTimes, FirstCalls
+from pytest_compileiq.rules.stress import Draw
+from pytest_compileiq.samples import ChecksMade, Conditions
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
 
@@ -178,7 +178,7 @@ class LookAnswer(Struct, frozen=True, tag=True):
 class DrawAnswer(Struct, frozen=True, tag=True):
     """Both arms held."""
 
-    drawn: Drawn
+    drawn: Draw
 
 
 class FirstCallsAnswer(Struct, frozen=True, tag=True):

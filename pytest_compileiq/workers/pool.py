@@ -11,21 +11,10 @@ from msgspec.structs import replace
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError
-from pytest_compileiq.model import (
-    UNIT,
-    Arm,
-    ChecksMade,
-    Conditions,
-    ControlsFile,
-    FailureKind,
-    Launch,
-    LockClocks,
-    SampleRow,
-    Workload,
-)
-from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import FirstCalls
+from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch, LockClocks, Workload
+from pytest_compileiq.rules.calls import CallTimes, FirstCalls
+from pytest_compileiq.rules.stress import Draw
+from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -211,7 +200,7 @@ class Pool:
         seed: int,
         *,
         bits_promised: bool = False,
-    ) -> Drawn:
+    ) -> Draw:
         """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: with ``controls``, and twice the baseline.
 
         Raises:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import (
     Artifact,
-    Claim,
+    CodePair,
+    CodeTable,
+    CompilerTable,
     Controls,
+    FingerprintTable,
     Provenance,
     SearchRecord,
-    StoredCompiler,
-    StoredFingerprint,
 )
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place, Toolchain
@@ -46,7 +47,7 @@ def prove(
     builder = toolchain.resolve(Place(root, root))
     controls = builder.render(Candidate(knobs, blob))
     arms = [builder.build(one, root / ".built" / name, timeout_s=100) for one in (None, controls)]
-    baseline, tuned = ({entry: StoredCode(sha256=code.sha256) for entry, code in arm.code.items()} for arm in arms)
+    baseline, tuned = ({entry: CodeTable(sha256=code.sha256) for entry, code in arm.code.items()} for arm in arms)
     shutil.rmtree(root / ".built")
     artifact = Artifact(
         benchmark=f"test_{name}.py::test_{name}",
@@ -60,8 +61,8 @@ def prove(
             size_bytes=len(controls.data),
             knobs=dict(controls.knobs),
         ),
-        compiler=StoredCompiler.of(builder.compiler),
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(builder.sources())),
+        compiler=CompilerTable.of(builder.compiler),
+        fingerprint=FingerprintTable(benchmark="a" * 64, command="b" * 64, sources=dict(builder.sources())),
         code={entry: CodePair(baseline=code, tuned=tuned[entry]) for entry, code in baseline.items()},
         search=SearchRecord(engine="ga", seed=0, space="0" * 64, evaluations=1, invalid=0, duplicates=0, seconds=1.0),
         claims=(

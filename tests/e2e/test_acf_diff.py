@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.artifact import StoredLicence
+from pytest_compileiq.artifact import LicenceTable
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.review import compare as review
@@ -235,7 +235,7 @@ def test_hostile_texts_are_neither_obeyed_by_a_terminal_nor_markup_mention_or_li
             "benchmark": HOSTILE,
             "fingerprint": artifact.fingerprint.model_copy(update={"sources": sources}),
             "controls": artifact.controls.model_copy(update={"knobs": {f"-f{HOSTILE}": ""}}),
-            "licences": (StoredLicence(name=HOSTILE, allows="relaxed-maths", where=HOSTILE, remedy=HOSTILE),),
+            "licences": (LicenceTable(name=HOSTILE, allows="relaxed-maths", where=HOSTILE, remedy=HOSTILE),),
         }
     )
     repository.store.metadata_path("kernel", TARGET).write_bytes(render(hostile))

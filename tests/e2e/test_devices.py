@@ -13,12 +13,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.claimed_devices import ClaimedDevice
-from pytest_compileiq.model import SampleRow
+from pytest_compileiq.claim import Claim, ClaimedDevice
 from pytest_compileiq.rules.evidence import gather, summarise
 from pytest_compileiq.rules.gate import judge_gain
 from pytest_compileiq.rules.recompute import recorded_thresholds
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store
 from tests.projects import Project
 from tests.repository import git

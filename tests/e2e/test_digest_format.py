@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pytest_compileiq.rules.ends import proof_of
+from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import installed

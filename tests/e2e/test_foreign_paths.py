@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.artifact import StoredFingerprint
+from pytest_compileiq.artifact import FingerprintTable
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
@@ -37,7 +37,7 @@ def claiming(tmp_path, monkeypatch):
 
     def claim(*sources: str) -> None:
         digests = dict.fromkeys(sources, "c" * 64)
-        made = make_artifact(fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=digests))
+        made = make_artifact(fingerprint=FingerprintTable(benchmark="a" * 64, command="b" * 64, sources=digests))
         store.metadata_path("k", TARGET).write_bytes(render(made))
 
     return claim

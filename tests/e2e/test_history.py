@@ -13,7 +13,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.outcome import Built, Circumstances, End, ItemReport, Measured, RunReport, Verdict
 from pytest_compileiq.report.json import write_json
-from pytest_compileiq.rules.ends import proof_of
+from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.store import Store
 from tests.repository import git
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from pytest_compileiq.artifact import StoredFingerprint
-from pytest_compileiq.proven_code import CodePair, StoredCode
+from pytest_compileiq.artifact import CodePair, CodeTable, FingerprintTable
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
@@ -112,8 +111,8 @@ def hostile(tmp_path):
         compiler=made.compiler.model_copy(update={"version": EVIL, "build": EVIL, "command": (EVIL,)}),
         controls=made.controls.model_copy(update={"knobs": {**made.controls.knobs, EVIL: EVIL}}),
         claims=(made.claims[0].model_copy(update={"device": EVIL, "workload": EVIL, "objective": EVIL}),),
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={EVIL: "c" * 64}),
-        code={EVIL: CodePair(baseline=StoredCode(sha256="e" * 64, metrics={EVIL: 1}))},
+        fingerprint=FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={EVIL: "c" * 64}),
+        code={EVIL: CodePair(baseline=CodeTable(sha256="e" * 64, metrics={EVIL: 1}))},
     )
     store.metadata_path("k", TARGET).write_bytes(render(evil))
     (store.root / "k" / EVIL.replace("/", "-")).write_text("stray")

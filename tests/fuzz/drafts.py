@@ -15,12 +15,13 @@ from typing import Any
 import tomli
 import tomli_w
 
-from pytest_compileiq.artifact import Claim, Controls, FrontPoint
-from pytest_compileiq.model import ClockReading, SampleRow
+from pytest_compileiq.artifact import Controls, FrontPoint
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.evidence import gather, summarise
 from pytest_compileiq.rules.gate import judge_gain
 from pytest_compileiq.rules.recompute import recorded_thresholds
+from pytest_compileiq.samples import ClockReading, SampleRow
 from pytest_compileiq.store.metadata import controls_file_name, render, samples_file_name
 from pytest_compileiq.store.samples import decode_samples, encode_samples
 from tests.fuzz.trees import Tree

@@ -10,10 +10,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
+from pytest_compileiq.claim import Claim, ClaimedDevice, FleetTable
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import FLEET, UNIT, ClockReading, SampleRow
+from pytest_compileiq.model import FLEET, UNIT
+from pytest_compileiq.samples import ClockReading, SampleRow
 from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.store.metadata import parse, render
@@ -84,7 +84,7 @@ over_several = st.lists(claimed, min_size=2, max_size=8, unique_by=lambda device
 @QUICK
 @given(over_several)
 def test_a_claim_over_devices_comes_back_equal_and_renders_to_the_same_bytes(devices):
-    fleet = StoredFleet(between_sd=0.0, another_low=0.9, another_high=1.2) if len(devices) >= FLEET else None
+    fleet = FleetTable(between_sd=0.0, another_low=0.9, another_high=1.2) if len(devices) >= FLEET else None
     named = tuple(sorted(devices, key=lambda device: device.unit))
     claim = Claim(**{**dict(measured_claim("H200")), "devices": named, "fleet": fleet})
     with tempfile.TemporaryDirectory() as home:

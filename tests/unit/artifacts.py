@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pytest_compileiq.artifact import (
     Artifact,
-    Claim,
+    CodePair,
+    CodeTable,
+    CompilerTable,
     Controls,
+    FingerprintTable,
     Provenance,
     SearchRecord,
-    StoredCompiler,
-    StoredFingerprint,
-    Summary,
 )
-from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
-from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.model import FLEET, SampleRow, sha256_hex
-from pytest_compileiq.proven_code import CodePair, StoredCode
+from pytest_compileiq.claim import Claim, ClaimedDevice, DecisionRecord, FleetTable, Summary
+from pytest_compileiq.model import FLEET, sha256_hex
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.metadata import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"
@@ -35,13 +34,13 @@ def make_artifact(**changes) -> Artifact:
             size_bytes=len(CONTROLS),
             knobs={"-O": 3, "-funroll-loops": ""},
         ),
-        "compiler": StoredCompiler(name="gcc", version="12.2.0", build="gcc 12.2.0", command=("gcc", "-O2", "k.c")),
-        "fingerprint": StoredFingerprint(
+        "compiler": CompilerTable(name="gcc", version="12.2.0", build="gcc 12.2.0", command=("gcc", "-O2", "k.c")),
+        "fingerprint": FingerprintTable(
             benchmark="a" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64}
         ),
         "code": {
             "k": CodePair(
-                baseline=StoredCode(sha256="e" * 64, metrics={"code_bytes": 10}), tuned=StoredCode(sha256="f" * 64)
+                baseline=CodeTable(sha256="e" * 64, metrics={"code_bytes": 10}), tuned=CodeTable(sha256="f" * 64)
             )
         },
         "search": SearchRecord(
@@ -94,7 +93,7 @@ def over_devices(claim: Claim, *units: str, speedups: tuple[float, ...] = (), ou
                       outlier=unit in outliers)
         for unit, gain in sorted(zip(units, gains, strict=True))
     )  # fmt: skip
-    fleet = StoredFleet(between_sd=0.01, another_low=1.02, another_high=1.09) if len(units) >= FLEET else None
+    fleet = FleetTable(between_sd=0.01, another_low=1.02, another_high=1.09) if len(units) >= FLEET else None
     return Claim(**{**dict(claim), "devices": devices, "fleet": fleet})
 
 

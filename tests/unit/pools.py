@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_compileiq.slot_start import SlotStart
+from pytest_compileiq.samples import SlotStart
 from pytest_compileiq.testing.fakes import FakePool
 from pytest_compileiq.workers.pool import MeasuredBlock
 

@@ -21,24 +21,18 @@ PACKAGE = Path(pytest_compileiq.__file__).parent
 FACES = ("plugin", "options", "session", "expect", "testing", "frameworks", "draws", "guards")
 VALUES = (
     "artifact",
-    "claimed_devices",
-    "decision_record",
+    "claim",
     "config",
     "errors",
-    "kept_controls",
-    "lesson",
     "model",
-    "named_options",
     "outcome",
-    "proven_code",
+    "progress",
+    "reduction",
     "rooms",
-    "sample_table",
-    "slot_start",
+    "samples",
     "space",
     "spelling",
-    "stored",
-    "stressed",
-    "tally",
+    "table",
 )
 APART = ("capture", "history", "ray")  # rooms that the core does not know
 FILES = sorted(PACKAGE.rglob("*.py"))

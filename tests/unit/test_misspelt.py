@@ -13,13 +13,13 @@ import pytest_compileiq
 from pytest_compileiq import Fortran, Nvcc, Ptxas
 from pytest_compileiq.benchmark.fixture import Parameters
 from pytest_compileiq.benchmark.marker import read_marker
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.model import BuildResult, Candidate, Workload
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.options import read_settings
-from pytest_compileiq.rules.judged import unread_text
+from pytest_compileiq.rules.stopping import unread_text
 from pytest_compileiq.search.trackers import make_tracker
 from pytest_compileiq.space import PtxasSearchSpace
 from pytest_compileiq.testing import SMALL_SPACE

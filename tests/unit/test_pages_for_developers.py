@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pytest_compileiq
-from pytest_compileiq import artifact, kept_controls, stressed
-from pytest_compileiq.stored import Stored
+from pytest_compileiq import artifact, claim, reduction
+from pytest_compileiq.table import Table
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 ROOT = PACKAGE.parent
@@ -40,9 +40,9 @@ def test_the_runner_has_the_targets_that_are_named():
     assert (named | listed) - set(TARGETS) == set()
 
 
-@pytest.mark.parametrize("module", [artifact, kept_controls, stressed])
+@pytest.mark.parametrize("module", [artifact, claim, reduction])
 def test_every_table_on_disk_is_on_the_page_of_the_schema(module):
     page = (ROOT / "docs/reference/schema.md").read_text(encoding="utf-8")
     members = re.search(rf"^::: {module.__name__}\n.*\n +members: \[(.*)\]", page, re.MULTILINE)[1].split(", ")
-    tables = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Stored)]
+    tables = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Table)]
     assert {each.__name__ for each in tables if each.__module__ == module.__name__} <= set(members)

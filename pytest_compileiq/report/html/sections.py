@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact, CodePair
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.outcome import ItemReport
-from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.report.artifact import made_by
 from pytest_compileiq.report.checks import count_text
 from pytest_compileiq.report.classes import class_facts

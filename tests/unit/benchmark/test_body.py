@@ -17,9 +17,10 @@ from pytest_compileiq.benchmark import block as block_module
 from pytest_compileiq.benchmark.block import run_block
 from pytest_compileiq.benchmark.body import ArmFailure, check_body
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import ChecksMade, Objective, Workload
+from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.replay.committed import Stop
-from pytest_compileiq.rules.racing import Race, Stepping
+from pytest_compileiq.rules.stopping import Race, Stepping
+from pytest_compileiq.samples import ChecksMade
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.timing.watch import Disturbance, Watch
 from pytest_compileiq.workers.messages import CheckTask, DrawTask, FailureAnswer

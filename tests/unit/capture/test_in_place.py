@@ -24,7 +24,7 @@ from pytest_compileiq.capture.in_place import (
     slower_in,
     wrong_in,
 )
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import DecisionRecord
 from tests.unit.artifacts import measured_claim
 
 RECORD = InPlace(program="python serve.py", device="cpu", compared=9, output="same")

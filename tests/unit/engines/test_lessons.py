@@ -7,7 +7,7 @@ import pytest
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
-from pytest_compileiq.lesson import Lesson
+from pytest_compileiq.model import Lesson
 from pytest_compileiq.rules.likeness import MOST_TRIED
 from pytest_compileiq.space import Space, choice, literal
 

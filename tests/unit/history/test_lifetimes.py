@@ -10,7 +10,7 @@ from pytest_compileiq.history.lifetimes import lifetimes_of
 from pytest_compileiq.history.records import Sighting
 from pytest_compileiq.history.sources import Committed
 from pytest_compileiq.review.snapshots import Version
-from pytest_compileiq.rules.ends import proof_of
+from pytest_compileiq.rules.staleness import proof_of
 from tests.unit.artifacts import TARGET, make_artifact, measured_claim
 from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
 

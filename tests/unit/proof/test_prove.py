@@ -8,15 +8,16 @@ from random import Random
 import pytest
 
 from pytest_compileiq import minimize
-from pytest_compileiq.artifact import StoredConditions
+from pytest_compileiq.claim import ConditionsTable
 from pytest_compileiq.errors import ClaimMismatch
-from pytest_compileiq.model import Candidate, Conditions, Thresholds
+from pytest_compileiq.model import Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.again import prove_again
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute
+from pytest_compileiq.samples import Conditions
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.pools import UncheckedPool
@@ -77,7 +78,7 @@ def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
         FakePool(seconds=by_options({"-fast\n": 8e-6}, otherwise=12e-6), conditions={"runtime": taken}), "-fast"
     )
     (claim,) = proof.claims
-    assert claim.conditions == StoredConditions(
+    assert claim.conditions == ConditionsTable(
         warm_up_s=0, launch="graph", l2="warm", empty_s=2e-6, eager_ratio=1.5, diluted=True
     )
     long, _ = proving(FakePool(seconds=by_options(FAST), conditions={"runtime": taken}), "-fast")

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from pytest_compileiq.model import Candidate, SampleRow
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.proof.claims import Finalist
 from pytest_compileiq.proof.smaller import PreferSmaller
 from pytest_compileiq.rules.stats import paired_p
+from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.testing.fakes import FakeBuilder, fake_benchmark
 
 BUDGET = 0.01

@@ -12,8 +12,8 @@ from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
-from pytest_compileiq.rules.ends import proof_of
 from pytest_compileiq.rules.gate import LOOKS, REFUTE_AGAIN_S
+from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.status import retire
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,

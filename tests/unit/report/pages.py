@@ -6,17 +6,16 @@ import random
 
 from pytest_compileiq.artifact import (
     Artifact,
-    Claim,
+    CodePair,
+    CodeTable,
+    CompilerTable,
     Controls,
+    FingerprintTable,
     FrontPoint,
     Provenance,
-    StoredCompiler,
-    StoredFingerprint,
-    Summary,
 )
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.html.charts import ChartedSlot
 from pytest_compileiq.report.results import results_of
@@ -75,12 +74,12 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
         controls=Controls(
             kind="options", file="b.acf", sha256="b" * 64, size_bytes=9, knobs={"-O": 3, printable: printable}
         ),
-        compiler=StoredCompiler(name="gcc", version="12.2.0", build=printable, command=("gcc", "-O2", printable)),
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={printable: "c" * 64}),
+        compiler=CompilerTable(name="gcc", version="12.2.0", build=printable, command=("gcc", "-O2", printable)),
+        fingerprint=FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={printable: "c" * 64}),
         code={
             printable: CodePair(
-                baseline=StoredCode(sha256="e" * 64, metrics={"code_bytes": 12010, printable: 0}),
-                tuned=StoredCode(sha256="f" * 64, metrics={"code_bytes": 9040, printable: 3}),
+                baseline=CodeTable(sha256="e" * 64, metrics={"code_bytes": 12010, printable: 0}),
+                tuned=CodeTable(sha256="f" * 64, metrics={"code_bytes": 9040, printable: 3}),
             )
         },
         claims=tuple(make_claim(printable, workload=f"{printable}{place}") for place in range(claims)),

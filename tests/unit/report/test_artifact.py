@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.artifact import StoredCompiler, StoredFingerprint
-from pytest_compileiq.proven_code import CodePair, StoredCode
+from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, FingerprintTable
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.html.page import render_page
 from tests.unit.artifacts import make_artifact
 from tests.unit.report.pages import make_run
 
-NVCC = StoredCompiler(name="nvcc", version="13.3", build="b", command=("nvcc", "k.cu"))
+NVCC = CompilerTable(name="nvcc", version="13.3", build="b", command=("nvcc", "k.cu"))
 ARGUMENTS = "".join(f"{len(name)}{name}" for name in (f"stage_of_a_pipeline_{number}" for number in range(60)))
 LONG = f"_Z6launchI4GemmIJ{ARGUMENTS}EEEvT_"
-CODE = {LONG: CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="f" * 64))}
+CODE = {LONG: CodePair(baseline=CodeTable(sha256="e" * 64), tuned=CodeTable(sha256="f" * 64))}
 
 
 def test_a_long_symbol_is_told_by_its_name_and_of_many_sources_the_first_are():
     artifact = make_artifact(
         compiler=NVCC,
         code=CODE,
-        fingerprint=StoredFingerprint(
+        fingerprint=FingerprintTable(
             benchmark="a" * 64, command="b" * 64, sources={f"include/{number:03}.h": "c" * 64 for number in range(200)}
         ),
     )

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from pytest_compileiq.config import Budget
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.report.progress import duration_text, tally_text
-from pytest_compileiq.tally import Tally
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from pytest_compileiq.tally import Tally
     ],
 )
 def test_the_best_so_far_is_a_ratio_or_a_difference(best, shift, said):
-    tally = Tally(evaluations=3, duplicates=1, best=best, invalid={"wrong": 1})
+    tally = SearchCounts(evaluations=3, duplicates=1, best=best, invalid={"wrong": 1})
     text = tally_text(tally, Budget(evaluations=10), shift)
     assert text == f"3/10 evaluations, {said}, 1 invalid (1 wrong), 1 duplicate"
 
@@ -41,7 +41,7 @@ def test_the_best_so_far_is_a_ratio_or_a_difference(best, shift, said):
 )
 def test_the_time_left_is_shown_once_it_is_known(monkeypatch, evaluations, budget, left):
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    tally = Tally(started=0.0, evaluations=evaluations)
+    tally = SearchCounts(started=0.0, evaluations=evaluations)
     assert tally_text(tally, budget, None).partition("no gain yet")[2] == left
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, Controls, FrontPoint
+from pytest_compileiq.artifact import Controls, FrontPoint
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.results import NOW, brief_text, claim_text, estimate_texts, headline, located, results_of
 from pytest_compileiq.report.terminal import summary_lines

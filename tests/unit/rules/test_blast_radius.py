@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import StoredCompiler
-from pytest_compileiq.proven_code import CodePair, StoredCode
+from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable
 from pytest_compileiq.rules.blast_radius import changed_neighbours, recorded_neighbours
 from tests.unit.artifacts import make_artifact
 
@@ -34,7 +33,7 @@ def test_another_name_of_the_same_code_is_exercised_with_it():
 
 
 def pair(before: str, after: str | None) -> CodePair:
-    return CodePair(baseline=StoredCode(sha256=before * 64), tuned=StoredCode(sha256=after * 64) if after else None)
+    return CodePair(baseline=CodeTable(sha256=before * 64), tuned=CodeTable(sha256=after * 64) if after else None)
 
 
 def test_an_artifact_tells_its_neighbours_without_the_test():
@@ -49,6 +48,6 @@ def test_an_artifact_tells_its_neighbours_without_the_test():
 
 def test_the_host_code_of_a_cuda_library_is_no_neighbour():
     code = {"scale": pair("1", "9"), "host": pair("2", "8")}
-    by_nvcc = StoredCompiler(name="nvcc", version="13.3", build="nvcc", command=("nvcc",))
+    by_nvcc = CompilerTable(name="nvcc", version="13.3", build="nvcc", command=("nvcc",))
     assert recorded_neighbours(make_artifact(code=code, functions=("scale",), compiler=by_nvcc)) == ()
     assert recorded_neighbours(make_artifact(code=code, functions=("scale",))) == ("host",)

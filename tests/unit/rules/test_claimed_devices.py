@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import Expected, as_measured, devices_lost, expected_of, scope_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, Controls, FrontPoint, Summary
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.artifact import Controls, FrontPoint
+from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.rules.claims import direction_of, directions, in_order, leading_claim, standing
 from pytest_compileiq.rules.recompute import recorded_thresholds

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import StoredConditions
-from pytest_compileiq.model import ClockReading, Conditions, SampleRow
+from pytest_compileiq.claim import ConditionsTable
 from pytest_compileiq.rules.conditions import POWER_CAP, stored_conditions, told
+from pytest_compileiq.samples import ClockReading, Conditions, SampleRow
 
 FREE = Conditions("H200", "graph", "flush", all_streams=False, empty_s=2e-6)
 CALL_S = 20e-6
@@ -24,7 +24,7 @@ def test_those_of_many_blocks_are_one_by_their_medians():
         replace(FREE, empty_s=9e-6, warm_up_s=0.6, settled=True),
         replace(FREE, empty_s=3e-6, eager_ratio=1.3, all_streams=True, settled=False),
     ]
-    assert stored_conditions(blocks, [], CALL_S) == StoredConditions(
+    assert stored_conditions(blocks, [], CALL_S) == ConditionsTable(
         launch="graph", l2="flush", all_streams=True, empty_s=3e-6, eager_ratio=1.4, warm_up_s=0.6, settled=False
     )
     bare = stored_conditions([FREE], [], CALL_S)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import SampleRow
 from pytest_compileiq.rules.evidence import slot_values, start_values
-from pytest_compileiq.sample_table import SampleTable
-from pytest_compileiq.slot_start import SlotStart
+from pytest_compileiq.samples import SampleRow, SampleTable, SlotStart
 
 ARMS = ("baseline", "tuned", "tuned", "baseline")
 

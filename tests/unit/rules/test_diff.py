@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, Provenance, StoredChecks, Summary
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.artifact import CodePair, CodeTable, Provenance
+from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress, Summary
 from pytest_compileiq.model import Licence
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare
 from pytest_compileiq.rules.renames import pair_renamed
-from pytest_compileiq.stressed import Stress
 from tests.unit.artifacts import TARGET, make_artifact
 
 NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
@@ -120,7 +118,7 @@ def test_the_gain_with_the_highest_lower_bound_leads():
 
 
 def test_gains_over_different_baselines_are_said_to_be():
-    code = {"k": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="f" * 64))}
+    code = {"k": CodePair(baseline=CodeTable(sha256="1" * 64), tuned=CodeTable(sha256="f" * 64))}
     words = compare(side(claims=(gain(),)), side(claims=(gain(),), code=code)).judgement
     assert "the baseline's machine code changed" in words
 
@@ -178,8 +176,8 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
     def with_metrics(tuned):
         return {
             "k": CodePair(
-                baseline=StoredCode(sha256="e" * 64, metrics={"registers": 40, "spill_bytes": 0}),
-                tuned=StoredCode(sha256="f" * 64, metrics={"registers": tuned, "spill_bytes": 0}),
+                baseline=CodeTable(sha256="e" * 64, metrics={"registers": 40, "spill_bytes": 0}),
+                tuned=CodeTable(sha256="f" * 64, metrics={"registers": tuned, "spill_bytes": 0}),
             )
         }
 
@@ -188,7 +186,7 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
     assert compare(None, new).metrics == (Step("k: registers", 40, 24),)
     withdrawn = side(code=with_metrics(24), **RETIRED)
     assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40),)
-    eight = StoredCode(sha256="1" * 64, metrics={"registers": 8})
+    eight = CodeTable(sha256="1" * 64, metrics={"registers": 8})
     further = side(code=with_metrics(24) | {"b": CodePair(baseline=eight, tuned=eight)})
     assert compare(new, further).metrics == (Step("b: registers", None, 8),)
     assert compare(further, new).metrics == (Step("b: registers", 8, None),)
@@ -222,15 +220,15 @@ def test_compiler_driver_and_inputs_that_made_it_stale_are_told():
 
 def test_entries_whose_machine_code_changed_are_named_arm_by_arm():
     code = {
-        "k": CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="0" * 64)),
-        "b": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="2" * 64)),
+        "k": CodePair(baseline=CodeTable(sha256="e" * 64), tuned=CodeTable(sha256="0" * 64)),
+        "b": CodePair(baseline=CodeTable(sha256="1" * 64), tuned=CodeTable(sha256="2" * 64)),
     }
     assert [step.what for step in compare(side(), side(code=code)).code] == ["b (baseline)", "b (tuned)", "k (tuned)"]
 
 
 def test_neighbours_that_the_newest_controls_change_are_loud_and_other_functions_are_told():
     code = {
-        name: CodePair(baseline=StoredCode(sha256=before * 64), tuned=StoredCode(sha256=after * 64))
+        name: CodePair(baseline=CodeTable(sha256=before * 64), tuned=CodeTable(sha256=after * 64))
         for name, before, after in (("_ZN2ns1kEv", "1", "2"), ("b", "3", "4"), ("c", "5", "5"))
     }
     change = compare(side(), side(code=code, functions=("_ZN2ns1kEv",)))
@@ -253,7 +251,7 @@ def test_what_is_not_here_as_it_was_tuned_and_a_side_s_own_warnings_reach_the_re
 
 def test_bringing_back_retired_machine_code_is_a_warning():
     assert "wrong on NaN" in compare(side(**RETIRED), side()).warnings[0]
-    other = {"k": CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="0" * 64))}
+    other = {"k": CodePair(baseline=CodeTable(sha256="e" * 64), tuned=CodeTable(sha256="0" * 64))}
     assert compare(side(**RETIRED), side(code=other)).warnings == ()
     assert compare(side(), side(claims=(gain(),))).warnings == ()
 
@@ -281,7 +279,7 @@ def test_a_rename_is_recognised(old, new):
 
 def test_what_has_nothing_in_common_stands_alone():
     fingerprint = make_artifact().fingerprint.model_copy(update={"sources": {"other.c": "5" * 64}})
-    code = {"o": CodePair(baseline=StoredCode(sha256="5" * 64), tuned=StoredCode(sha256="6" * 64))}
+    code = {"o": CodePair(baseline=CodeTable(sha256="5" * 64), tuned=CodeTable(sha256="6" * 64))}
     old, new = side("k"), side("other", benchmark="o.py::o", fingerprint=fingerprint, code=code)
     assert pair_renamed([old], [new]) == [(old, None), (None, new)]
     assert pair_renamed([UNREADABLE], [side("m")]) == [(UNREADABLE, None), (None, side("m"))]
@@ -333,7 +331,7 @@ def test_classes_and_licences_are_told_whether_or_not_a_class_is_news(before):
 def test_checks_and_draws_that_are_no_more_are_loud():
     checked = gain().model_copy(
         update={
-            "checks": StoredChecks(by="outputs", checks=288, slots=32),
+            "checks": ChecksTable(by="outputs", checks=288, slots=32),
             "stress": Stress(draws=32, usable=32, seed=1),
         }
     )

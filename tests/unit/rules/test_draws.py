@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 
 from pytest_compileiq.rules.accuracy import error_in_half_ulps, farthest, share_apart
-from pytest_compileiq.rules.draws import (
-    Drawn,
+from pytest_compileiq.rules.calls import Called, FirstCalls
+from pytest_compileiq.rules.stress import (
+    Draw,
     failure_bound,
     is_less_accurate,
     median_ratio,
@@ -16,7 +17,6 @@ from pytest_compileiq.rules.draws import (
     why_apart,
     why_not_computed,
 )
-from pytest_compileiq.rules.first_calls import Called, FirstCalls
 
 
 @pytest.mark.parametrize("clean", [1, 8, 32, 500])
@@ -131,7 +131,7 @@ def test_an_error_below_half_an_ulp_counts_as_half_an_ulp():
     ],
 )
 def test_outputs_that_do_not_follow_the_draw_are_not_computed(written, is_found):
-    reason = why_not_computed([Drawn(written=each) for each in written])
+    reason = why_not_computed([Draw(written=each) for each in written])
     assert (reason is not None) == is_found
     assert reason is None or "on which the baseline's differ: the call does not compute them" in reason
 
@@ -153,7 +153,7 @@ NEAR, FAR = (None, None), ("70% of the values", None)
 def test_outputs_far_from_the_baselines_are_something_else(apart, baselines, reason):
     called = Called(1.0, 1.0, 1.0)
     draws = [
-        Drawn(apart=own, calls=FirstCalls(called, called, first), written=("t", *baselines)) for own, first in apart
+        Draw(apart=own, calls=FirstCalls(called, called, first), written=("t", *baselines)) for own, first in apart
     ]
     assert why_apart(draws) == reason
 

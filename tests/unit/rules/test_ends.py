@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import Provenance, StoredCompiler, StoredFingerprint
+from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, FingerprintTable, Provenance
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.proven_code import CodePair, StoredCode
-from pytest_compileiq.rules.ends import ends_by_successor, ends_of, goes_on, proof_of
-from pytest_compileiq.rules.staleness import Effect, Finding
+from pytest_compileiq.rules.staleness import Effect, Finding, ends_by_successor, ends_of, goes_on, proof_of
 from tests.unit.artifacts import make_artifact, measured_claim
 
-NEW_CODE = {"k": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="f" * 64))}
-NEW_SOURCES = StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.c": "9" * 64, "k.h": "d" * 64})
-NEW_BENCHMARK = StoredFingerprint(benchmark="9" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64})
-NEW_COMPILER = StoredCompiler(name="gcc", version="12.3.0", build="gcc 12.3.0", command=("gcc", "-O2", "k.c"))
+NEW_CODE = {"k": CodePair(baseline=CodeTable(sha256="1" * 64), tuned=CodeTable(sha256="f" * 64))}
+NEW_SOURCES = FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={"k.c": "9" * 64, "k.h": "d" * 64})
+NEW_BENCHMARK = FingerprintTable(benchmark="9" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64})
+NEW_COMPILER = CompilerTable(name="gcc", version="12.3.0", build="gcc 12.3.0", command=("gcc", "-O2", "k.c"))
 NOTHING_FOUND = {"outcome": "baseline", "controls": None, "claims": ()}
 
 
@@ -55,8 +53,8 @@ def test_what_tells_more_of_a_proof_is_the_same_proof():
 def test_digests_of_another_format_are_the_same_proof():
     code = {
         entry: CodePair(
-            baseline=StoredCode.replacing(pair.baseline, CodeDigest("1" * 64, former=(pair.baseline.sha256,))),
-            tuned=StoredCode.replacing(pair.tuned, CodeDigest("2" * 64, former=(pair.tuned.sha256,))),
+            baseline=CodeTable.replacing(pair.baseline, CodeDigest("1" * 64, former=(pair.baseline.sha256,))),
+            tuned=CodeTable.replacing(pair.tuned, CodeDigest("2" * 64, former=(pair.tuned.sha256,))),
         )
         for entry, pair in make_artifact().code.items()
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pytest_compileiq.artifact import MOST_OBJECTIVES, Artifact, Claim, StoredCompiler
+from pytest_compileiq.artifact import MOST_OBJECTIVES, Artifact, CodePair, CodeTable, CompilerTable
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.change import terminal_lines
 from pytest_compileiq.report.results import report_on
@@ -18,7 +18,7 @@ from tests.unit.artifacts import TARGET, make_artifact
 
 def pair(baseline: dict[str, int], tuned: dict[str, int]) -> CodePair:
     return CodePair(
-        baseline=StoredCode(sha256="e" * 64, metrics=baseline), tuned=StoredCode(sha256="f" * 64, metrics=tuned)
+        baseline=CodeTable(sha256="e" * 64, metrics=baseline), tuned=CodeTable(sha256="f" * 64, metrics=tuned)
     )
 
 
@@ -63,7 +63,7 @@ def test_a_score_or_a_time_is_of_no_entry() -> None:
 def test_the_host_code_of_a_cuda_library_is_no_entry_that_a_metric_is_of() -> None:
     code = {name: pair({"code_bytes": 8}, {"code_bytes": 9}) for name in ("scale", "host")}
     bytes_of = (claim("code_bytes", 8, 7), claim("code_bytes of *", 8, 7))
-    by_nvcc = StoredCompiler(name="nvcc", version="13.3", build="nvcc", command=("nvcc",))
+    by_nvcc = CompilerTable(name="nvcc", version="13.3", build="nvcc", command=("nvcc",))
     made = make_artifact(claims=bytes_of, code=code, compiler=by_nvcc)
     assert worse_entries(made) == (WorseEntry("code_bytes", "scale", 8, 9),)
     assert any("of scale: code_bytes of *" in line for line in artifact_lines("k", made))

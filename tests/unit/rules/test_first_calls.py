@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.rules.first_calls import (
-    LOOKS,
-    SURE_P,
-    Called,
-    FirstCalls,
-    is_decided,
-    why_never_new,
-    why_remembered,
-)
+from pytest_compileiq.rules.calls import LOOKS, SURE_P, Called, FirstCalls, is_decided, why_never_new, why_remembered
 
 
 def draws(first, later, *, count=32, noise=0.1, pages=0, seed=0) -> list[FirstCalls]:

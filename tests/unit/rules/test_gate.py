@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import LOOKS, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.recompute import RELATIVE_TOLERANCE, recompute
+from pytest_compileiq.samples import SampleRow
 
 LEVEL = 0.01 / len(LOOKS)
 DEFAULT = Thresholds()

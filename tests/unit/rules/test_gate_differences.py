@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.artifact import Claim, Summary
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.comparison import Analysis, SearchAxis, magnitude, steady_values
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.rules.stats import binomial_interval
+from pytest_compileiq.samples import SampleRow
 
 LEVEL = 0.01 / len(LOOKS)
 DEFAULT = Thresholds()

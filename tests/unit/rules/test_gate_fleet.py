@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
-from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.claim import Claim, ClaimedDevice, DecisionRecord, FleetTable
 from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
@@ -28,6 +26,7 @@ from pytest_compileiq.rules.gate import (
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.rules.recompute import recompute
+from pytest_compileiq.samples import SampleRow
 
 DEFAULT = Thresholds()
 LEVEL = DEFAULT.alpha / len(LOOKS)
@@ -272,7 +271,7 @@ def claim_of(rows: list[SampleRow]) -> Claim:
         device="H200", workload="w", objective="runtime", kind="gain", samples="unnamed.csv", test=test,
         baseline=summarise(one.baseline), tuned=summarise(one.tuned), **{name: getattr(decision, name) for name in names},
         devices=tuple(map(ClaimedDevice.of, decision.devices)),
-        fleet=StoredFleet.of(decision.fleet) if decision.fleet else None,
+        fleet=FleetTable.of(decision.fleet) if decision.fleet else None,
     )  # fmt: skip
 
 

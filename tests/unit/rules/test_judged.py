@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.rules.judged import FEW, FEWEST, NONE_OF, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.rules.stopping import FEW, FEWEST, NONE_OF, unread_knobs, unread_text, why_unjudged
 
 REASONS = {
     "neighbour": "also change b, which the test does not take from load()",

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq import choice, literal
-from pytest_compileiq.artifact import Claim
-from pytest_compileiq.kept_controls import Attribution, Without
-from pytest_compileiq.lesson import Lesson
+from pytest_compileiq.claim import Claim
+from pytest_compileiq.model import Lesson
+from pytest_compileiq.reduction import Attribution, Without
 from pytest_compileiq.rules.likeness import MOST_TRIED, adopted, knobs_that_bring, tried_first, weighed
 from pytest_compileiq.space import Predicate, Space, Where
 from tests.unit.artifacts import make_artifact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.rules.owners import is_gone, path_within
+from pytest_compileiq.rules.fingerprint import is_gone, path_within
 
 TEXT = b"""\
 from shared import test_imported

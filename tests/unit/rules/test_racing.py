@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.rules.comparison import SearchAxis
-from pytest_compileiq.rules.racing import FIRST_QUADS, QUADS, Noise, Race, Stepping, score_of
+from pytest_compileiq.rules.stopping import FIRST_QUADS, QUADS, Noise, Race, Stepping, score_of
 
 TIME, RATE = Stepping("runtime", "minimize"), Stepping("rate", "maximize", SearchAxis.through([2.0]))
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.model import SampleRow
 from pytest_compileiq.rules.reduction import (
     LEVEL,
     LOOKS,
@@ -20,6 +19,7 @@ from pytest_compileiq.rules.reduction import (
     paired_losses,
     ridge_gains,
 )
+from pytest_compileiq.samples import SampleRow
 
 ITEMS = st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=24)
 

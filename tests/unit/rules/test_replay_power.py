@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.rules.gate import LOOKS, REPLAY_PROVE_TAIL
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from tests.unit.rules.test_claims import DECISION, measured

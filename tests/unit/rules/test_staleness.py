@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_compileiq.artifact import CodePair, CodeTable
 from pytest_compileiq.model import CodeDigest
 from pytest_compileiq.outcome import MovedCode
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.rules.staleness import Effect, Rebuilt, are_elsewhere, choose, judge, moved_code
 from tests.unit.artifacts import TARGET, make_artifact, measured_claim
 
@@ -201,9 +201,7 @@ def test_where_nothing_is_compiled_no_finding_speaks_of_a_compiler_or_its_code(w
 
 
 def test_judge_of_an_edited_neighbour_with_functions_notes_it():
-    beside = CodePair(
-        baseline=StoredCode(sha256="3" * 64, metrics={"code_bytes": 8}), tuned=StoredCode(sha256="3" * 64)
-    )
+    beside = CodePair(baseline=CodeTable(sha256="3" * 64, metrics={"code_bytes": 8}), tuned=CodeTable(sha256="3" * 64))
     of_all = make_artifact(functions=("k",), code={**ARTIFACT.code, "other": beside})
     named = of_all.model_copy(update={"claims": (measured_claim("cpu"),)})
     edited = {"other": CodeDigest("4" * 64)}

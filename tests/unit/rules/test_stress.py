@@ -6,12 +6,11 @@ import math
 
 import pytest
 
+from pytest_compileiq.claim import Accuracy, Stress
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.report.stress import draws_lines, less_accurate_lines, stress_lines, stress_notes
-from pytest_compileiq.rules.draws import Difference, Drawn
-from pytest_compileiq.rules.stress import by_accuracy, record_of
+from pytest_compileiq.rules.stress import Difference, Draw, by_accuracy, record_of
 from pytest_compileiq.store.metadata import parse, render
-from pytest_compileiq.stressed import Accuracy, Stress
 from tests.unit.artifacts import make_artifact
 
 
@@ -24,13 +23,13 @@ def lines(stress: Stress | None) -> list[str]:
 
 
 def test_clean_draws_exclude_a_failure_rate():
-    assert lines(record_of(1, [{"w": Drawn()}] * 32)) == [
+    assert lines(record_of(1, [{"w": Draw()}] * 32)) == [
         "32 draws, all clean: a failure rate above 9 % is excluded (95 %); seeds 1 to 32"
     ]
 
 
 def test_unusable_draws_are_counted_and_exclude_nothing():
-    record = record_of(5, [{"w": Drawn()}, None, {"w": Drawn()}])
+    record = record_of(5, [{"w": Draw()}, None, {"w": Draw()}])
     assert lines(record) == [
         "2 of 3 draws, all clean: a failure rate above 78 % is excluded (95 %); seeds 5 to 7; 1 unusable"
     ]
@@ -49,9 +48,9 @@ def test_the_largest_difference_says_where_it_is():
     record = record_of(
         4,
         [
-            {"small": Drawn(("out",), (apart(1e-7),)), "large": Drawn(("out",))},
-            {"small": Drawn(("out",)), "large": Drawn(("out",), (apart(2e-7, 4),), (apart(1e-9, 1),))},
-            {"small": Drawn(("out",)), "large": Drawn(("out",), (apart(2e-7, 3),))},
+            {"small": Draw(("out",), (apart(1e-7),)), "large": Draw(("out",))},
+            {"small": Draw(("out",)), "large": Draw(("out",), (apart(2e-7, 4),), (apart(1e-9, 1),))},
+            {"small": Draw(("out",)), "large": Draw(("out",), (apart(2e-7, 3),))},
         ],
     )
     assert record.outputs == 2
@@ -59,15 +58,15 @@ def test_the_largest_difference_says_where_it_is():
         "largest difference: 1.0 → 1.5, 4 ulps, 2e-07 of the largest value ('out' on large, element 7, draw 5)",
         "the baseline differs from itself: 1.0 → 1.5, 1 ulps, 1e-09 of the largest value ('out' on large, element 7, draw 5)",
     ]  # fmt: skip
-    assert "no number in one of them" in lines(record_of(1, [{"w": Drawn(("out",), (apart(math.inf, 2**63 - 1),))}]))[1]
+    assert "no number in one of them" in lines(record_of(1, [{"w": Draw(("out",), (apart(math.inf, 2**63 - 1),))}]))[1]
 
 
 def test_outputs_with_the_same_bits_are_said_to_have_them():
-    assert lines(record_of(1, [{"w": Drawn(("out",))}]))[1:] == ["every compared output has the baseline's bits"]
+    assert lines(record_of(1, [{"w": Draw(("out",))}]))[1:] == ["every compared output has the baseline's bits"]
 
 
 def of_errors(*pairs: tuple[float, float]) -> Stress:
-    return record_of(1, [{"w": Drawn(("sum",), (), (), {"sum": pair})} for pair in pairs])
+    return record_of(1, [{"w": Draw(("sum",), (), (), {"sum": pair})} for pair in pairs])
 
 
 def test_an_output_that_is_farther_off_its_reference_on_every_draw_is_called_less_accurate():
@@ -92,7 +91,7 @@ def test_devices_whose_stress_differs_are_named():
     assert stress_lines(claims) == ["A, B: 0 draws: the body does not read acf.rng", "C: not stressed"]
 
 
-@pytest.mark.parametrize("stress", [None, Stress(draws=0), record_of(3, [{"w": Drawn(("o",), (apart(1e-7),))}, None])])
+@pytest.mark.parametrize("stress", [None, Stress(draws=0), record_of(3, [{"w": Draw(("o",), (apart(1e-7),))}, None])])
 def test_a_claims_stress_is_stored_and_read_back(stress):
     claim = make_artifact().claims[0].model_copy(update={"stress": stress})
     written = render(make_artifact(claims=(claim,)))
@@ -102,9 +101,9 @@ def test_a_claims_stress_is_stored_and_read_back(stress):
 
 def test_what_a_worker_made_up_is_refused_in_a_sentence():
     for drawn in (
-        Drawn((), (apart(math.nan),)),
-        Drawn((), (apart(-1.0),)),
-        Drawn((), (apart(1.0, output="x" * 9999),)),
+        Draw((), (apart(math.nan),)),
+        Draw((), (apart(-1.0),)),
+        Draw((), (apart(1.0, output="x" * 9999),)),
     ):
         with pytest.raises(StoreError, match="the result cannot be stored"):
             record_of(1, [{"w": drawn}])

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_compileiq import minimize
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF, choose_finalists
 from pytest_compileiq.search.scoring import Scored, Scorer
-from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -42,7 +42,7 @@ def chosen(tmp_path):
 
     def choose(candidates, pool, round_s=0.0, **marker):
         benchmark = fake_benchmark(tmp_path, FakeBuilder(), **marker)
-        tally, progress = Tally(earlier_s=SEARCH_S), FakeProgress()
+        tally, progress = SearchCounts(earlier_s=SEARCH_S), FakeProgress()
         tally.end()
         times = counting(0.0, round_s)
         playoff = choose_finalists(candidates, Scorer(pool, benchmark, Random(0)), tally, progress, lambda: next(times))

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import Candidate
+from pytest_compileiq.model import Candidate, Lesson
 from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
 from pytest_compileiq.search.journal_file import open_journal
 

@@ -19,6 +19,7 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.simple import RandomSearch
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.search.journal_file import open_journal
 from pytest_compileiq.search.loop import (
     CANARIES,
@@ -31,7 +32,6 @@ from pytest_compileiq.search.loop import (
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.spelling import MOST_NAMED
-from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -479,7 +479,7 @@ def test_a_search_asks_and_tells_the_same_however_often_it_pauses(tmp_path, obje
 def test_a_pause_takes_no_time_of_a_search(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    tally = Tally(started=100.0)
+    tally = SearchCounts(started=100.0)
     now[0] = 103.0
     tally.end()
     now[0] = 250.0

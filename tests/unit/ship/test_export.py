@@ -16,11 +16,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, Controls, StoredCompiler, StoredFingerprint, Summary
+from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, Controls, FingerprintTable
+from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place
@@ -48,8 +47,8 @@ def artifact(**changes):
             kind="blob", file=f"{TARGET}-{acf_sha()[:8]}.acf", sha256=acf_sha(), size_bytes=len(BLOB),
             knobs={"num_warps": 8, "--maxrregcount=": 64},
         ),
-        "compiler": StoredCompiler(name="triton", version="3.9.0", build=f"ptxas 13.3.73 {BUILD}", command=("triton", "k.py::k")),
-        "fingerprint": StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={}),
+        "compiler": CompilerTable(name="triton", version="3.9.0", build=f"ptxas 13.3.73 {BUILD}", command=("triton", "k.py::k")),
+        "fingerprint": FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={}),
         "claims": (EXACT,),
     }  # fmt: skip
     return make_artifact(**(values | changes))
@@ -171,7 +170,7 @@ def test_the_exported_module_needs_the_standard_library_alone(exported, tmp_path
 
 
 def test_stale_artifacts_stop_an_export_or_are_left_out_with_the_reason(store, tmp_path, capsys):
-    fingerprint = StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.py": "c" * 64})
+    fingerprint = FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={"k.py": "c" * 64})
     store.write("softmax", artifact(fingerprint=fingerprint), controls=[BLOB], samples=())
     assert main(["export", "--runtime", "out"]) == 3
     assert "softmax" in capsys.readouterr().err and not (tmp_path / "out").exists()
@@ -184,7 +183,7 @@ def test_a_module_of_an_installed_package_is_compared_where_it_is_installed(stor
     monkeypatch.syspath_prepend(tmp_path / "site")
     write_files(tmp_path / "site", {"norms/rms.py": "kernel\n"})
     sources = {"norms/rms.py": sha256_hex(b"kernel\n")}
-    fingerprint = StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=sources)
+    fingerprint = FingerprintTable(benchmark="a" * 64, command="b" * 64, sources=sources)
     store.write("softmax", artifact(fingerprint=fingerprint), controls=[BLOB], samples=())
     assert main(["export", "--runtime", "out"]) == 0
     write_files(tmp_path / "site", {"norms/rms.py": "another\n"})
@@ -237,8 +236,8 @@ def test_a_ptx_kernel_is_known_by_what_its_ptx_does(store, tmp_path):
     ptxas = artifact(
         target=target,
         controls=controls,
-        compiler=StoredCompiler(name="ptxas", version="13.3.73", build=BUILD, command=("ptxas", "k.ptx")),
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.ptx": sha}),
+        compiler=CompilerTable(name="ptxas", version="13.3.73", build=BUILD, command=("ptxas", "k.ptx")),
+        fingerprint=FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={"k.ptx": sha}),
     )
     store.write("add", ptxas, controls=[BLOB], samples=())
     assert main(["export", "--runtime", "out"]) == 0
@@ -326,7 +325,7 @@ def test_the_worked_launch_passes_what_was_proven_and_nothing_where_it_is_refuse
     )
     store.write(
         "softmax",
-        artifact(code={"softmax": CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="f" * 64))}),
+        artifact(code={"softmax": CodePair(baseline=CodeTable(sha256="e" * 64), tuned=CodeTable(sha256="f" * 64))}),
         controls=[BLOB], samples=(),
     )  # fmt: skip
     assert main(["export", "--runtime", "out"]) == 0

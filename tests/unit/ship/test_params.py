@@ -10,7 +10,8 @@ from importlib.metadata import version
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, Controls, StoredCompiler, StoredFingerprint
+from pytest_compileiq.artifact import CompilerTable, Controls, FingerprintTable
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import digest_of_command, sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
@@ -28,7 +29,7 @@ def store_params(
     root, data: bytes = DATA, build: str = BUILD, defaults=("rate=0.1", "threads=4"), knobs=KNOBS
 ) -> Store:
     store = Store(root / "acf")
-    compiler = StoredCompiler(name="params", version="", build=build, command=("params", *defaults))
+    compiler = CompilerTable(name="params", version="", build=build, command=("params", *defaults))
     artifact = make_artifact(
         target=TARGET,
         controls=Controls(
@@ -36,7 +37,7 @@ def store_params(
             knobs=knobs,
         ),
         compiler=compiler,
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command=digest_of_command(compiler.command), sources={}),
+        fingerprint=FingerprintTable(benchmark="a" * 64, command=digest_of_command(compiler.command), sources={}),
         claims=(Claim(device="cpu", workload="w", objective="score", direction="maximize", kind="exact", baseline_value=-0.5, tuned_value=0.75),),
     )  # fmt: skip
     store.write("blur", artifact, controls=[data], samples=())

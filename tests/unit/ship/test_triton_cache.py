@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import StoredCompiler
+from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.ship import verify as triton_cache
 from pytest_compileiq.ship.verify import Match, verdict, verify_triton_cache
 from pytest_compileiq.store.store import Store
@@ -25,8 +24,8 @@ def verify(tmp_path, monkeypatch):
     file = make_artifact().controls.model_copy(
         update={"file": make_artifact().controls.file.replace("x86-64-v3-gcc12", target)}
     )
-    pair = CodePair(baseline=StoredCode(sha256=DIGEST["baseline"]), tuned=StoredCode(sha256=DIGEST["proven"]))
-    compiler = StoredCompiler(name="triton", version="3.9.0", build="b", command=("triton", "k.py::k"))
+    pair = CodePair(baseline=CodeTable(sha256=DIGEST["baseline"]), tuned=CodeTable(sha256=DIGEST["proven"]))
+    compiler = CompilerTable(name="triton", version="3.9.0", build="b", command=("triton", "k.py::k"))
     store.write(
         "softmax", make_artifact(target=target, controls=file, compiler=compiler, code={"softmax": pair}),
         controls=[CONTROLS], samples=(),

@@ -15,14 +15,13 @@ from typing import get_args
 
 import pytest
 
-from pytest_compileiq.artifact import StoredLicence
+from pytest_compileiq.artifact import LicenceTable
+from pytest_compileiq.claim import MOST_FLIPS
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.decision_record import MOST_FLIPS
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
-from pytest_compileiq.model import ClockReading
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.committed import report_of_store
-from pytest_compileiq.slot_start import SlotStart, StartKind
+from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.store import samples as samples_module
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
@@ -117,7 +116,7 @@ def test_stored_examples_of_before_say_which_classes_they_use():
 
 
 def test_recorded_licences_are_read_back_and_shown(store):
-    licence = StoredLicence(
+    licence = LicenceTable(
         name="contraction", allows="contraction", where="-march=x86-64-v3", remedy="-ffp-contract=off"
     )
     store.write("k", make_artifact(classes=("value-safe",), licences=(licence,)), controls=[CONTROLS], samples=())

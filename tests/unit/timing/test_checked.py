@@ -11,9 +11,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from pytest_compileiq.model import ChecksMade
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
-from pytest_compileiq.slot_start import SlotStart
+from pytest_compileiq.samples import ChecksMade, SlotStart
 from pytest_compileiq.timing import cpu, sampler
 from pytest_compileiq.timing.asked import Asked, asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed

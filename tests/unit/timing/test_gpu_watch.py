@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import ClockReading
+from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.timing import gpu_watch
 from pytest_compileiq.timing.clocks import Settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.named_options import NamedOptions, why_no_entry
+from pytest_compileiq.config import NamedOptions, why_no_entry
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS

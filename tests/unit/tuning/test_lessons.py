@@ -8,7 +8,7 @@ import pytest
 
 from pytest_compileiq import choice, literal
 from pytest_compileiq.config import Budget
-from pytest_compileiq.lesson import MOST_LESSONS
+from pytest_compileiq.model import MOST_LESSONS
 from pytest_compileiq.store.status import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (

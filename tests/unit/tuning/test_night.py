@@ -15,8 +15,8 @@ from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import StoreError, TuneFailed
 from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
 from pytest_compileiq.tuning.night_budget import NightBudget
@@ -316,7 +316,7 @@ def test_a_batch_that_does_not_fit_in_a_time_is_not_begun(project, monkeypatch, 
 
 def test_a_batch_is_estimated_by_those_before_it():
     task = NightTask(failing("a"), True, ExitStack())
-    tally = Tally()
+    tally = SearchCounts()
     task.under_way = SimpleNamespace(search=SimpleNamespace(tally=tally))
     tally.end()
     assert task.batch_s == 0.0

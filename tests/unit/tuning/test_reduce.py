@@ -13,7 +13,7 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
-from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.search.duplicates import key_of
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
@@ -328,7 +328,7 @@ def test_a_smaller_set_that_is_wrong_on_a_draw_is_not_stored_and_the_artifact_sa
 
     def draws(options, worker, seed):
         is_small = options and "-useless0" not in options
-        return EvaluationFailed("tuned", "wrong", "1 != 2") if is_small else Drawn()
+        return EvaluationFailed("tuned", "wrong", "1 != 2") if is_small else Draw()
 
     pool = FakePool(seconds=times(EFFECTS), draws=draws, touched=Touched(frozenset({"kernel"}), frozenset(), drew=True))
     made.tune(pool)
@@ -377,7 +377,7 @@ def test_a_reduced_set_that_is_wrong_on_a_draw_is_not_stored_and_the_draw_is_tol
     wrong = EvaluationFailed("tuned", "wrong", "1 != 2")
     pool = FakePool(
         seconds=times(EFFECTS), touched=drawing,
-        draws=lambda options, worker, seed: wrong if options and "-useless0" not in options and seed == 3 else Drawn(),
+        draws=lambda options, worker, seed: wrong if options and "-useless0" not in options and seed == 3 else Draw(),
     )  # fmt: skip
     report = made.tune(pool, FakeBuilder(code=sized))
     reduction = made.stored.reduction

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_compileiq.config import Budget
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.tally import Tally
+from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.tuning.side_by_side import Interruption, NotBegun, SideBySide
 
 
@@ -64,9 +64,9 @@ def test_an_interruption_ends_the_search_once_and_what_is_not_begun_stays_so():
         begun.set()
         try:
             while True:
-                heard.evaluated(Tally(), Budget(), None)
+                heard.evaluated(SearchCounts(), Budget(), None)
         except KeyboardInterrupt:
-            heard.evaluated(Tally(), Budget(), None)
+            heard.evaluated(SearchCounts(), Budget(), None)
             heard.say("proving what there is")
             return report(nodeid)
 

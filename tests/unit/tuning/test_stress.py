@@ -8,11 +8,11 @@ import pytest
 
 from pytest_compileiq import literal
 from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.claim import Stress
 from pytest_compileiq.errors import MarkerError, TuneFailed
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.rules.first_calls import Called, FirstCalls
-from pytest_compileiq.stressed import Stress
+from pytest_compileiq.rules.calls import Called, FirstCalls
+from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -37,11 +37,11 @@ def stressing(root, draws: Callable[[str, int, int], object], *, clock=lambda: 0
 
 def failing_on(*seeds: int, arm_of: Callable[[int], bool] = lambda worker: True):
     """Draws on which the tuned arm fails in the workers of ``arm_of``; the baseline always holds."""
-    return lambda options, worker, seed: FAILED if options and seed in seeds and arm_of(worker) else Drawn()
+    return lambda options, worker, seed: FAILED if options and seed in seeds and arm_of(worker) else Draw()
 
 
 def test_a_finalist_that_holds_is_recorded_with_its_draws(tmp_path):
-    pool, stress = stressing(tmp_path, lambda *_: Drawn(("out",)), workloads={"a": {}, "b": {"weight": 0}})
+    pool, stress = stressing(tmp_path, lambda *_: Draw(("out",)), workloads={"a": {}, "b": {"weight": 0}})
     assert stress.hold(FAST) == Stress(draws=32, usable=32, seed=1, outputs=2)
     assert len(pool.asked) == 64
 
@@ -64,14 +64,14 @@ def test_one_that_fails_once_and_holds_when_repeated_is_not_to_blame(tmp_path):
 
 
 def test_a_draw_on_which_the_baseline_fails_is_unusable_and_blames_nobody(tmp_path):
-    pool, stress = stressing(tmp_path, lambda options, worker, seed: BASELINE_FAILED if seed % 2 else Drawn())
+    pool, stress = stressing(tmp_path, lambda options, worker, seed: BASELINE_FAILED if seed % 2 else Draw())
     judged = stress.hold(FAST)
     assert (judged.draws, judged.usable) == (32, 16)
     assert not [worker for _, worker, _ in pool.asked if worker == 201]
 
 
 def test_a_baseline_that_fails_only_after_the_tuned_arm_ran_in_its_process_is_the_tuned_arms_fault(tmp_path):
-    _, stress = stressing(tmp_path, lambda options, worker, seed: BASELINE_FAILED if options else Drawn())
+    _, stress = stressing(tmp_path, lambda options, worker, seed: BASELINE_FAILED if options else Draw())
     assert isinstance(stress.hold(FAST), Wrong)
 
 
@@ -82,7 +82,7 @@ def test_a_body_that_does_not_read_the_random_source_runs_once_as_each_arm_and_i
 
 
 def test_outputs_that_are_not_the_baselines_refuse_a_body_without_draws_too(tmp_path):
-    pool, stress = stressing(tmp_path, lambda *_: Drawn(apart="70% of the values differ"), drew=False)
+    pool, stress = stressing(tmp_path, lambda *_: Draw(apart="70% of the values differ"), drew=False)
     assert stress.hold(FAST).reason.endswith("70% of the values differ")
     assert pool.asked == [("draw", 0, "-fast\n")]
 
@@ -109,27 +109,27 @@ def test_stress_0_switches_it_off(tmp_path):
 
 def test_long_bodies_get_fewer_draws_and_never_less_than_the_floor(tmp_path):
     seconds = iter(range(0, 10_000, 25))
-    _, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds))
+    _, stress = stressing(tmp_path, lambda *_: Draw(), clock=lambda: next(seconds))
     assert stress.hold(FAST).draws == FLOOR
     seconds = iter(range(10_000))
-    _, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds))
+    _, stress = stressing(tmp_path, lambda *_: Draw(), clock=lambda: next(seconds))
     assert FLOOR < stress.hold(FAST).draws < 32
     seconds = iter(range(0, 10_000, 25))
-    pool, stress = stressing(tmp_path, lambda *_: Drawn(), clock=lambda: next(seconds), drew=False)
+    pool, stress = stressing(tmp_path, lambda *_: Draw(), clock=lambda: next(seconds), drew=False)
     pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3, 1e-4, 1e-4))
     assert isinstance(stress.hold(FAST), Wrong) and len(pool.asked) == 1 + FLOOR + 1
 
 
 def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
     ranked = [controls(fast="", O=level) for level in (1, 2, 3)]
-    _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
+    _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Draw())
     sound = stress.sound(ranked, most=1)
     assert sound.finalists == [ranked[1]] and sound.is_wrong(ranked[0]) and not sound.is_wrong(ranked[2])
     assert sound.record_of(stress.benchmark, ranked[1]).usable == 32
 
 
 def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_what_they_gave_is_kept(tmp_path):
-    _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
+    _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Draw())
     sound = stress.sound([controls(fast="", O=2)], most=1)
     assert stress.holds(controls(O=3), sound) and not stress.holds(controls(O=1), sound)
     assert sound.record_of(stress.benchmark, controls(O=3)).usable == 32
@@ -140,7 +140,7 @@ def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_what_they_gave_is_
 def test_other_seeds_of_the_tune_give_other_draws(tmp_path):
     seeds = set()
     for seed in (0, 1, 2**63 - 1):
-        pool = FakePool(draws=lambda options, worker, seed: seeds.add(seed) or Drawn())
+        pool = FakePool(draws=lambda options, worker, seed: seeds.add(seed) or Draw())
         Stressing(fake_benchmark(tmp_path, FakeBuilder()), pool, lambda _: None, True, seed).hold(FAST)
     assert len(seeds) == 96 and min(seeds) > 0
 
@@ -154,7 +154,7 @@ def test_the_marker_takes_a_number_of_draws(tmp_path, stress):
 # ── a whole tune ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def drawing(draws=lambda *_: Drawn(("out",)), **pool) -> FakePool:
+def drawing(draws=lambda *_: Draw(("out",)), **pool) -> FakePool:
     return FakePool(seconds=GAIN, touched=DRAWING, draws=draws, **pool)
 
 
@@ -231,7 +231,7 @@ def test_committed_controls_that_turn_out_wrong_do_not_stay(project):
 def remembering(pace: float):
     """Draws whose first calls are as fast in both arms, and later ones of the tuned arm ``pace`` times as fast."""
     calls = FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3, 1e-3 / pace, 1e-3 / pace))
-    return lambda *_: Drawn(("out",), calls=calls)
+    return lambda *_: Draw(("out",), calls=calls)
 
 
 def test_gain_of_remembered_input_is_refused_and_told_without_a_draw_to_repeat(project):

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile
+from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.rules.draws import Difference, Drawn
+from pytest_compileiq.rules.stress import Difference, Draw
+from pytest_compileiq.samples import ChecksMade, Conditions
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
@@ -51,7 +52,7 @@ ANSWERS = [
     BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     BlockAnswer({}, {}, TOUCHED, ("short",), {"runtime": ChecksMade("check", 288, 32)}),
     BlockAnswer({}, {}, TOUCHED, units={"runtime": "GPU-1a2b3c4d-0000"}),
-    DrawAnswer(Drawn(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)})),
+    DrawAnswer(Draw(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)})),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.model import Candidate, Conditions, Workload
+from pytest_compileiq.model import Candidate, Workload
+from pytest_compileiq.samples import Conditions
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.timing.base import Device, Measures
 from pytest_compileiq.timing.cpu import cpu_device

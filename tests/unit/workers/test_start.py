@@ -151,8 +151,8 @@ def test_a_worker_waits_for_few_dataclasses_of_ours():
     # So are those that a project without tuned tests imports, which imports no msgspec.
     documented = (
         "config",
-        "named_options",
         "model",
+        "samples",
         "space",
         "toolchains.base",
         "benchmark.marker",

@@ -10,9 +10,9 @@ from typing import ClassVar
 import pytest
 
 from pytest_compileiq import Params, PtxasSearchSpace, choice, minimize
+from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BodyError, EnvironmentFault, MarkerError, StoreError, TuneFailed
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.testing.fakes import FakePool, fake_benchmark
 from pytest_compileiq.toolchains.base import Place

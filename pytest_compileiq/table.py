@@ -34,7 +34,7 @@ def first_problem(error: ValidationError) -> str:
     return f"{where:.200} = {first['input']!r:.80}: {first['msg']:.300}"
 
 
-class Stored(BaseModel):
+class Table(BaseModel):
     """Base of everything stored: frozen, strict, no unknown key."""
 
     # Built on first use: it takes milliseconds each, and most runs use one or two of them.

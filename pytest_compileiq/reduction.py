@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pytest_compileiq.model import Direction
-from pytest_compileiq.stored import Array, Finite, Integer, Seconds, Stored, Text
+from pytest_compileiq.table import Array, Finite, Integer, Seconds, Table, Text
 
 MOST_PARTS = 2001  # the knobs of an artifact, and its ACF
 MOST_PROCESSES = 64
@@ -16,7 +16,7 @@ Standing = Literal["measured", "exact", "idle", "required", "wrong", "left out"]
 Size = Annotated[int, Field(ge=0, le=MOST_PARTS)]
 
 
-class Loss(Stored):
+class Loss(Table):
     """What the stored controls lose against all that were found, on the samples of the proof.
 
     ``loss`` and its 95 % interval are log-ratios, or shares of a magnitude where values may be zero or negative;
@@ -30,7 +30,7 @@ class Loss(Stored):
     high: Finite
 
 
-class Reduction(Stored):
+class Reduction(Table):
     """How many controls were found, how many are stored, and why the others were dropped.
 
     Attributes:
@@ -71,7 +71,7 @@ class Reduction(Stored):
         return self
 
 
-class Without(Stored):
+class Without(Table):
     """One objective without one control, or without several of which none is missed alone.
 
     Attributes:
@@ -131,7 +131,7 @@ class Without(Stored):
         return self
 
 
-class Attribution(Stored):
+class Attribution(Table):
     """What each stored control brings: every objective without it, on samples that no claim and no search has.
 
     The effects need not multiply to the whole. ``comparisons`` is what Bonferroni's correction counts. The interval of

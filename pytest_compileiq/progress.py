@@ -12,7 +12,7 @@ from pytest_compileiq.config import Budget
 class Progress(Protocol):
     """Who watches a search."""
 
-    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+    def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
         """Called after every evaluation.
 
         Args:
@@ -27,7 +27,7 @@ class Progress(Protocol):
 
 
 @dataclass
-class Tally:
+class SearchCounts:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
     ``valid`` are the evaluations with scores, repeated
