@@ -31,8 +31,8 @@ from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve as resolve_nvcc
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc import resolve as resolve_nvcc
 
 STEPS = 10
 DIRECTORIES = ("first", "second", "third")

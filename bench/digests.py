@@ -20,7 +20,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from machine import describe
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.builder import read_ptxas_log
 from pytest_compileiq.toolchains.nvidia.tools import installed
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import describe
-from pytest_compileiq.toolchains.machine_code.names import listed
+from pytest_compileiq.machine_code.names import listed
 
 HEAD = """\
 import ctypes

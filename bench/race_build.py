@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 from machine import processor
+from pytest_compileiq.machine_code.elf import machine_code
 from pytest_compileiq.model import Knobs
-from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from race_kept import Kept
 
 BENCH = Path(__file__).parent

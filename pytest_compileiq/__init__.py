@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
     from pytest_compileiq.toolchains.command.marker import Command as Command
     from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
-    from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
-    from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc as Nvcc
-    from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas as Ptxas
+    from pytest_compileiq.toolchains.nvidia.launch import DeviceArray as DeviceArray
+    from pytest_compileiq.toolchains.nvidia.markers import Nvcc as Nvcc
+    from pytest_compileiq.toolchains.nvidia.markers import Ptxas as Ptxas
     from pytest_compileiq.toolchains.params.marker import Params as Params
     from pytest_compileiq.toolchains.triton.marker import Triton as Triton
 
@@ -39,12 +39,12 @@ _HOMES = {
     "Captured": "capture.toolchain.marker",
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
-    "DeviceArray": "toolchains.nvidia.device_array",
+    "DeviceArray": "toolchains.nvidia.launch",
     "Fortran": "toolchains.fortran.marker",
-    "Nvcc": "toolchains.nvidia.nvcc",
+    "Nvcc": "toolchains.nvidia.markers",
     "NvccSearchSpace": "space",
     "Params": "toolchains.params.marker",
-    "Ptxas": "toolchains.nvidia.ptxas",
+    "Ptxas": "toolchains.nvidia.markers",
     "PtxasSearchSpace": "space",
     "Triton": "toolchains.triton.marker",
     "choice": "space",

@@ -23,6 +23,7 @@ from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.machine_code.metrics import value_of
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -44,7 +45,6 @@ from pytest_compileiq.toolchains.base import (
 )
 from pytest_compileiq.toolchains.environment import kept_out
 from pytest_compileiq.toolchains.functions import functions_of
-from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.machine_code.metrics import LARGEST, totals
+from pytest_compileiq.machine_code.names import listed, matching, readable
 from pytest_compileiq.model import BuildResult, FailureKind, of_entries
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.spelling import MOST_NAMED, for_shell
 from pytest_compileiq.toolchains.functions import functions_of
-from pytest_compileiq.toolchains.machine_code.metrics import LARGEST, totals
-from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 from pytest_compileiq.toolchains.marker_values import call_text
 
 

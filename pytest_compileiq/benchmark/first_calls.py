@@ -25,12 +25,12 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import why_apart
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
+from pytest_compileiq.machine_code.shared_library import SharedLibrary, announcing
 from pytest_compileiq.model import Arm, Workload
 from pytest_compileiq.rules.calls import FEWEST, Called, FirstCalls
 from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
 from pytest_compileiq.timing.registry import Untimed
 from pytest_compileiq.timing.sampler import ArmError, Timed
-from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
 
 _APART = 2**41  # seeds that no other run of a body draws: nothing of them is remembered yet
 _LATER, _WARM = 3, 3

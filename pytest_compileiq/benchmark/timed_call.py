@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import Signal
+from pytest_compileiq.machine_code.shared_library import SharedLibrary, announcing
 from pytest_compileiq.rules.calls import RATIO, CallTimes
 from pytest_compileiq.timing.cpu import CpuClock
-from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
 
 _ROUNDS = 9
 _FEWEST_ROUNDS = 3

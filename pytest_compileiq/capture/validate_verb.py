@@ -29,6 +29,7 @@ from pytest_compileiq.capture.validate import Asked, Run, TunedKernel, record_of
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
+from pytest_compileiq.machine_code.symbols import mutable_variables
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.spelling import first_of, for_shell, quantity
 from pytest_compileiq.store.status import retire
@@ -37,7 +38,6 @@ from pytest_compileiq.system.files import read_regular
 from pytest_compileiq.system.printing import complain, say
 from pytest_compileiq.system.process import run_in_foreground
 from pytest_compileiq.timing.registry import find_device
-from pytest_compileiq.toolchains.machine_code.symbols import mutable_variables
 
 _LARGEST_REPORT = 256 << 20
 _LONGEST_PROGRAM = 1000

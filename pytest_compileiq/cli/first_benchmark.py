@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pytest_compileiq.cli.kernels import Kernel
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.spelling import test_name
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 
 _ARCH = "sm_90a"
 # A matrix of as many rows lies within guards.

@@ -14,6 +14,7 @@ from pytest_compileiq.benchmark.build_identity import told_by_a_second
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.names import listed
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
@@ -25,7 +26,6 @@ from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, ends_
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
-from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.workers.pool import Pool
 
 if TYPE_CHECKING:

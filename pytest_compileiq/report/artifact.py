@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, CodePair, CompilerTable
 from pytest_compileiq.claim import Claim
+from pytest_compileiq.machine_code.metrics import LARGEST
+from pytest_compileiq.machine_code.names import listed, matching, readable
 from pytest_compileiq.model import of_entries
 from pytest_compileiq.report.checks import told_of_checks
 from pytest_compileiq.report.classes import class_facts
@@ -23,8 +25,6 @@ from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity, variables_text
 from pytest_compileiq.system.printing import cells, harmless, json_text
-from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
-from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 
 SHOW_SCHEMA = 1
 _MOST_SOURCES = 20  # a kernel of CUTLASS has two hundred

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.claim import Claim
+from pytest_compileiq.machine_code.names import listed, readable
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.checks import lost_checks, unchecked
 from pytest_compileiq.report.classes import gained_text, in_effect_text, licence_text
@@ -26,7 +27,6 @@ from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.words import pair_texts, unit_text
 from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.system.printing import json_text
-from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 DIFF_SCHEMA = 1
 NOT_CHECKED = (

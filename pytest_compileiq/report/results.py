@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pytest_compileiq.artifact import Artifact, FrontPoint
 from pytest_compileiq.claim import Claim
+from pytest_compileiq.machine_code.names import listed, readable
 from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.report.checks import count_text, unchecked
@@ -34,7 +35,6 @@ from pytest_compileiq.rules.words import (
     words_for,
 )
 from pytest_compileiq.spelling import MOST_NAMED, first_of
-from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 NOW = "measured now"
 

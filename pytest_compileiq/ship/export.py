@@ -12,6 +12,7 @@ from pytest_compileiq import __version__
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, StoreError, UserError
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import Knobs, Target, sha256_hex
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import (
@@ -26,7 +27,6 @@ from pytest_compileiq.store.status import read_source, why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.deployment import deploy
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from pytest_compileiq.toolchains.params.lines import read_line
 

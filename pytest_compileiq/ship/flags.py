@@ -17,6 +17,7 @@ from pathlib import Path
 from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError, UserError
+from pytest_compileiq.machine_code.names import listed
 from pytest_compileiq.model import Target
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.fingerprint import changed_environment
@@ -32,7 +33,6 @@ from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.environment import deciding, kept_out
 from pytest_compileiq.toolchains.installed import located
-from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.tools import identify
 from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list

@@ -16,10 +16,10 @@ from pytest_compileiq.artifact import Artifact, CodePair, CodeTable
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import HOST, Target
 from pytest_compileiq.report.in_use import told_of
+from pytest_compileiq.ship.binaries import UNKNOWN, BuiltEntry, Contents, Linked, read_binaries
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.deployment import deploy
-from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
 _APPLIED = "apply-controls"  # in ptxas's command where it got an ACF
 _MOST_LISTED = 10  # functions listed in one sentence
@@ -153,7 +153,7 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
     return Verified(lines, findings, unknown)
 
 
-def _beyond_the_proven(kernel: Kernel, artifacts: Artifacts) -> Sentence | None:
+def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | None:
     """What to say of a kernel for an architecture that its artifacts do not cover: it may have their controls.
 
     Controls reach every architecture of a command. ptxas notes an ACF and its own options, and no option of nvcc's.
@@ -173,7 +173,7 @@ def _beyond_the_proven(kernel: Kernel, artifacts: Artifacts) -> Sentence | None:
     return None
 
 
-def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> Comparison:
+def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]]) -> Comparison:
     """Compare one entry with the artifacts that name it, by the names there; it is right if any proved this code."""
 
     def finding(standing: Standing, what: str, digests: str = "") -> Comparison:
@@ -253,7 +253,7 @@ def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
     return linked.functions & artifact.code.keys() if _is_host_library(artifact) else frozenset()
 
 
-def _key_in(artifact: Artifact, kernel: Kernel, renamed: _Renamed) -> str | None:
+def _key_in(artifact: Artifact, kernel: BuiltEntry, renamed: _Renamed) -> str | None:
     """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it."""
     keys = [key for key in (kernel.entry, f"{kernel.entry}@{kernel.architecture}") if key in artifact.code]
     keys += [key for key in renamed.get(kernel.entry, ()) if key.partition("@")[2] in ("", kernel.architecture)]

@@ -140,9 +140,10 @@ class Commands(Struct):
 
 
 @lru_cache(maxsize=8)
-def code_of(*rooms: str) -> str:
-    """The digest of what makes and reads builds: the modules of ``toolchains`` itself and in ``rooms`` of it."""
-    package = Path(__file__).parent
-    files = sorted([*package.glob("*.py"), *(path for room in rooms for path in package.glob(f"{room}/*.py"))])
+def code_of(toolchain: str) -> str:
+    """Digest the code that makes and reads builds: ``toolchains`` itself, ``machine_code`` and one toolchain."""
+    toolchains = Path(__file__).parent
+    directories = (toolchains, toolchains / toolchain, toolchains.parent / "machine_code")
+    files = sorted(path for directory in directories for path in directory.glob("*.py"))
     content = b"".join(path.read_bytes() for path in files)
     return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()

@@ -13,7 +13,7 @@ from pytest_compileiq.toolchains.cc import read_files
 from pytest_compileiq.toolchains.macros import params_of
 from pytest_compileiq.toolchains.nvidia import read_files as nvcc_read_files
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, CudaOptions
-from pytest_compileiq.toolchains.triton.values import launch_params
+from pytest_compileiq.toolchains.triton.arguments import launch_params
 
 ReadAgain = Callable[[Sequence[str], str, Sequence[str], Path], frozenset[str]]
 

@@ -11,9 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.machine_code.names import matching, meant
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Builder
-from pytest_compileiq.toolchains.machine_code.names import matching, meant
 
 Neighbours = Literal["void", "allow"]
 Names = str | Sequence[str]

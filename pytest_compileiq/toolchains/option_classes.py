@@ -22,8 +22,8 @@ from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.options import OptionList, Render, parse_controls
 from pytest_compileiq.toolchains.params import lines as params
+from pytest_compileiq.toolchains.triton.arguments import CONFIG, config_values
 from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
-from pytest_compileiq.toolchains.triton.values import CONFIG, config_values
 
 ACF = "the ACF"
 _LISTS: Mapping[str, OptionList] = {**BY_COMPILER, "ptxas": PTXAS, "triton": PTXAS, "nvcc": NVCC}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, CompileIQError, UserError
+from pytest_compileiq.machine_code.symbols import defined_symbols, undefined_symbols
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.toolchains.base import Builder
-from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, undefined_symbols
 
 _MOST_SOURCES = 100
 _MOST_FLAGS = 64

@@ -15,8 +15,7 @@ from pytest_compileiq.model import Candidate, FailureKind
 from pytest_compileiq.testing import SLIVER_SPACE, SMALL_SPACE, EngineConformance, ToolchainConformance
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import Command
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc, Ptxas
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
 

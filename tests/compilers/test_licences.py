@@ -8,10 +8,9 @@ import pytest
 
 from pytest_compileiq.model import Licence
 from pytest_compileiq.toolchains.base import Place, Toolchain
-from pytest_compileiq.toolchains.nvidia.baseline import Baseline
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc, Ptxas
+from pytest_compileiq.toolchains.nvidia.options import BaselineOptions
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags
-from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
 
@@ -101,7 +100,7 @@ def test_each_architecture_is_asked_since_a_source_may_tell_them_apart(tmp_path)
     ],
 )
 def test_flags_that_trade_accuracy_are_read_as_nvcc_reads_them_where_floating_point_is_computed(flags, said):
-    baseline = Baseline("nvcc", flags.split())
+    baseline = BaselineOptions("nvcc", flags.split())
     assert list(by_flags(baseline, "mad.lo.s32 %r1, %r2, %r3, %r4;\n")) == []
     (licence,) = by_flags(baseline, "div.approx.ftz.f32 %f1, %f2, %f3;\n")
     assert (licence.name, licence.where) == ("fast maths", said)

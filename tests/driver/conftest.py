@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 from tests.driver.build import build_driver, ptxas
 
 HERE = Path(__file__).parent

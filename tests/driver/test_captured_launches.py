@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from tests import needs
 from tests.driver.build import ptxas
 from tests.driver.conftest import ROOT

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.projects import make_project

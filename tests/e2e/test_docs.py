@@ -26,8 +26,8 @@ from pytest_compileiq.benchmark.fixture import Acf, cached_controls
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.frameworks import inductor_environment, torch_extension_flags, triton_options
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import ControlsFile, Workload
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 

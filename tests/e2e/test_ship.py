@@ -481,7 +481,7 @@ def test_compressed_device_code_is_taken_out_by_cuobjdump_or_cannot_be_told(cuda
     if next(installed("cuobjdump"), None) is not None:
         assert verify("made.fatbin") == 1
         assert "is the baseline of cuda-attention" in capsys.readouterr().out
-    monkeypatch.setattr("pytest_compileiq.toolchains.machine_code.binaries.installed", lambda name: iter(()))
+    monkeypatch.setattr("pytest_compileiq.ship.binaries.installed", lambda name: iter(()))
     assert verify("made.fatbin") == 2
     assert "its device code is compressed, and there is no cuobjdump" in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, launching_on, visible_gpu
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.sampler import Timed
-from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
 from tests.gpu.conftest import assemble
 
 LEAST, MOST = 0.9, 1.15  # of what a kernel of known length takes: the clocks move
@@ -27,7 +27,7 @@ LENGTHS_S = (2e-6, 10e-6, 100e-6, 5e-3)
 @pytest.fixture(scope="module")
 def mhz(device, cubin) -> int:
     """The SM clock under load."""
-    from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+    from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 
     cycles = CubinModule(cubin, set()).cycles
     load = lambda: cycles(1, 1, 2_000_000)  # noqa: E731

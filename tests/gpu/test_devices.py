@@ -12,7 +12,7 @@ from pytest_compileiq.timing.cuda import CudaClock, architecture, cuda_device
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, visible_gpu
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.nvml import snapshot
-from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 from tests.gpu.conftest import assemble
 
 

@@ -19,8 +19,7 @@ from pytest_compileiq.timing.cuda_context import cuda_core
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.registry import make_clock
 from pytest_compileiq.timing.sampler import Timed
-from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
-from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule, DeviceArray
 
 pytestmark = pytest.mark.usefixtures("_computes")
 
@@ -104,7 +103,7 @@ def test_a_faulting_kernel_names_the_cuda_error_and_poisons_the_context(cubin):
     script = (
         "import sys, pathlib\n"
         "from pytest_compileiq.timing.cuda import context_is_poisoned, finish\n"
-        "from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule\n"
+        "from pytest_compileiq.toolchains.nvidia.launch import CubinModule\n"
         "print(context_is_poisoned())\n"
         "fault = CubinModule(pathlib.Path(sys.argv[1]), set()).fault\n"
         "try:\n"

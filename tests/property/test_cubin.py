@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import find_tool
 from tests import needs
 

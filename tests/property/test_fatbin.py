@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.machine_code.binaries import CONTAINER_MAGIC, fatbin_of, members
+from pytest_compileiq.ship.binaries import CONTAINER_MAGIC, fatbin_of, members
 
 PATH = Path("made.so")
 MEMBERS = st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileiq.toolchains.machine_code.names import outline, readable
+from pytest_compileiq.machine_code.names import outline, readable
 
 PARTS = st.sampled_from(
     ["_Z", "N", "I", "J", "E", "L", "Li1E", "L_Z", "S_", "S1_", "T_", "St", "K", "1f", "3abc", "99x", "C1", "D2", "Dp", "X",

@@ -17,6 +17,7 @@ from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import CompileIQError
+from pytest_compileiq.machine_code.shared_library import load_library
 from pytest_compileiq.model import BuildResult, Candidate, Workload
 from pytest_compileiq.options import read_settings
 from pytest_compileiq.rules.stopping import unread_text
@@ -27,7 +28,6 @@ from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import read_template
-from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from tests.files import write_files
 from tests.unit.test_options import Configured

@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 
 from pytest_compileiq.capture.toolchain.debug_information import BuiltFrom, built_from
 from pytest_compileiq.errors import CompileIQError
+from pytest_compileiq.machine_code.symbols import defined_symbols, needed_libraries
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compilation_database import read_database
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries
 from pytest_compileiq.toolchains.trial_builds import NoSource, TrialBuild, trial_build, with_callees, with_flags
 
 _MOST_HEADERS = 64

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact, CodePair
 from pytest_compileiq.claim import Claim
+from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.report.artifact import made_by
 from pytest_compileiq.report.checks import count_text
@@ -29,7 +30,6 @@ from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
 from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
 from pytest_compileiq.spelling import quantity, variables_text
-from pytest_compileiq.toolchains.machine_code.names import readable
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12

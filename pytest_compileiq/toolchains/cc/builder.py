@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.shared_library import load_by_table, load_library
 from pytest_compileiq.model import (
     ArchitectureFrom,
     BuildResult,
@@ -43,13 +44,12 @@ from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.installed import is_installed
-from pytest_compileiq.toolchains.machine_code.shared_library import load_by_table, load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.options import options_of, parse_named
 from pytest_compileiq.toolchains.side_by_side import SideBySide
 
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.machine_code.elf import MachineCode
+    from pytest_compileiq.machine_code.elf import MachineCode
 
 _NO_DATES = "-Werror=date-time"  # a build that holds its own date or time could never be replayed
 NO_KNOBS: Knobs = {}
@@ -240,7 +240,7 @@ class CcBuilder(Builder):
     def _build(
         self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links, side_by_side: SideBySide
     ) -> BuildResult:
-        from pytest_compileiq.toolchains.machine_code.elf import machine_code  # heavy, and workers need not build
+        from pytest_compileiq.machine_code.elf import machine_code  # heavy, and workers need not build
 
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ class CcBuilder(Builder):
 
     def count(self, built: BuildResult) -> BuildResult:
         """``instructions`` of all objects and of each function, if ``objdump`` can read them."""
-        from pytest_compileiq.toolchains.machine_code.instructions import count_instructions  # heavy: elftools
+        from pytest_compileiq.toolchains.cc.instructions import count_instructions  # heavy: elftools
 
         counted = count_instructions(sorted(built.path.parent.glob("*.o")))
         if counted is None:

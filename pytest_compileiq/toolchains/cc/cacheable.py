@@ -87,7 +87,7 @@ class GccBuild(Struct, frozen=True):
             "functions": self.patterns,
             "directory": [str(self.rootdir), os.path.realpath(self.rootdir)],
             "environment": [f"{name}={value}" for name, value in sorted(keyed_environment().items())],
-            "reader": [code_of("cc", "machine_code")],
+            "reader": [code_of("cc")],
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:

@@ -18,6 +18,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.machine_code.elf import MachineCode, machine_code
+from pytest_compileiq.machine_code.shared_library import load_library
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -36,8 +38,6 @@ from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import OPTIONS, Command, Template, read_template
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.environment import deciding, set_here
-from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
-from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options import options_of, parse_named

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.cubin import Cubin
 from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlClass, ControlsFile, Knobs, Target
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import OpaqueSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import BaseSpace, Builder
-from pytest_compileiq.toolchains.machine_code.cubin import Cubin
-from pytest_compileiq.toolchains.nvidia.baseline import Baseline
-from pytest_compileiq.toolchains.nvidia.options import PTXAS, CudaOptions
+from pytest_compileiq.toolchains.nvidia.options import PTXAS, BaselineOptions, CudaOptions
 from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
 from pytest_compileiq.toolchains.options import parse_controls
 
@@ -125,8 +124,8 @@ class NvidiaBuilder(Builder):
         return self.public_options.classes(self._baseline)
 
     @property
-    def _baseline(self) -> Baseline:
-        return Baseline(self.public_options.compiler, self.compiler.command)
+    def _baseline(self) -> BaselineOptions:
+        return BaselineOptions(self.public_options.compiler, self.compiler.command)
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or the options file of its knobs.

@@ -32,9 +32,8 @@ from pytest_compileiq.toolchains.commands import Commands, code_of
 from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.make_rules import prerequisites
-from pytest_compileiq.toolchains.nvidia.baseline import in_one_word
-from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Listing
-from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
+from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Dryrun
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, in_one_word
 
 # Besides those that a controls file may hold.
 _OF_PTXAS = re.compile(
@@ -156,7 +155,7 @@ class CubinBuild:
     """
 
     program: str
-    listing: Listing
+    listing: Dryrun
     text_name: str
     text_sha256: str
     read: frozenset[str]
@@ -254,10 +253,10 @@ class CubinBuild:
                     yield path
 
 
-def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listing:
+def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
     """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
-    listing = Listing.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
+    listing = Dryrun.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
     if listing is None or not _is_of_three(listing):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
     script = folder / "preprocess.sh"
@@ -266,7 +265,7 @@ def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listi
     return listing
 
 
-def _is_of_three(listing: Listing) -> bool:
+def _is_of_three(listing: Dryrun) -> bool:
     """Whether the commands are the host's preprocessor, cicc and ptxas, each once."""
     if (len(listing.before), len(listing.behind)) != (2, 1):
         return False
@@ -295,7 +294,7 @@ def _everywhere(rootdir: Path, environment: Mapping[str, str]) -> dict[str, list
     return {
         "directory": [str(rootdir), os.path.realpath(rootdir)],
         "environment": [f"{name}={value}" for name, value in sorted(environment.items())],
-        "reader": [code_of("nvidia", "machine_code")],
+        "reader": [code_of("nvidia")],
     }
 
 

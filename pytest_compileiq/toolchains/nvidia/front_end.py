@@ -36,7 +36,7 @@ Compiled = tuple[str, Mapping[str, CodeDigest]]  # what the commands printed, an
 
 
 @dataclass(frozen=True)
-class Listing:
+class Dryrun:
     """What nvcc would run, with the folder of the build left open.
 
     Attributes:
@@ -49,7 +49,7 @@ class Listing:
     behind: tuple[str, ...]
 
     @classmethod
-    def read(cls, text: str, folder: Path) -> Listing | None:
+    def read(cls, text: str, folder: Path) -> Dryrun | None:
         """What ``nvcc --dryrun`` lists for a build in ``folder``; None if some is missing, or no ptxas is run."""
         if len(text.encode()) >= TAIL_BYTES:
             return None
@@ -90,7 +90,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Compilation:
+class NvccBuild:
     """One build by nvcc.
 
     Attributes:
@@ -110,11 +110,11 @@ class Compilation:
         """Where it builds."""
         return self.commands.out_dir
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> Dryrun | None:
         """What nvcc would run; None where that is of no use."""
         asked = msgspec.structs.replace(self.commands, log="")
         with suppress(BuildError):  # the whole command says why
-            listed = Listing.read(asked.run([*self.command(self.folder), *LISTS], self.what), self.folder)
+            listed = Dryrun.read(asked.run([*self.command(self.folder), *LISTS], self.what), self.folder)
             return None if listed is None or listed.reads_controls else listed
         return None
 
@@ -123,7 +123,7 @@ class Compilation:
         log = self.commands.run(self.command(self.folder), self.what)
         return log, self.code(self.folder, log)
 
-    def behind(self, listing: Listing, kept: Path) -> Compiled:
+    def behind(self, listing: Dryrun, kept: Path) -> Compiled:
         """Run it from ptxas on, where ``kept`` is what comes before."""
         for path in kept.iterdir():
             shutil.copyfile(
@@ -161,7 +161,7 @@ class FrontEnds:
     def __reduce__(self) -> tuple[type[FrontEnds], tuple[()]]:
         return FrontEnds, ()  # another process has its own
 
-    def build(self, compilation: Compilation) -> Compiled:
+    def build(self, compilation: NvccBuild) -> Compiled:
         """Compile; what fails from ptxas on is compiled as a whole, for nvcc's own words.
 
         Raises:
@@ -198,7 +198,7 @@ class FrontEnds:
         return compiled
 
 
-def _kept(compilation: Compilation, listing: Listing, compiled: Compiled) -> Path | None:
+def _kept(compilation: NvccBuild, listing: Dryrun, compiled: Compiled) -> Path | None:
     """Keep the front end of a whole build; None if compiling from there makes other code."""
     home = compilation.folder.parent / f"front-end-{listing.name[:16]}"
     kept, trial = home / "kept", home / "trial"

@@ -1,69 +1,351 @@
-"""The marker's arguments for nvcc; ``pytest_compileiq.toolchains.nvidia.nvcc_builder`` implements them."""
+"""Builds with nvcc: one installed compiler on one ``.cu`` file, for one or several architectures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from pytest_compileiq.toolchains.marker_values import arguments_by_name
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.elf import machine_code
+from pytest_compileiq.machine_code.metrics import totals
+from pytest_compileiq.machine_code.shared_library import load_library
+from pytest_compileiq.model import (
+    HOST,
+    BuildResult,
+    CodeDigest,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Licence,
+    Target,
+    sha256_hex,
+)
+from pytest_compileiq.rules.build_key import NotModelled
+from pytest_compileiq.rules.classes import each_once
+from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
+from pytest_compileiq.timing.base import capability
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.installed import portable
+from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
+from pytest_compileiq.toolchains.marker_values import frozen
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
+from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, FrontEnds, NvccBuild
+from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.options import NVCC, as_one_definition, split_nvcc_flags
+from pytest_compileiq.toolchains.nvidia.production import nvcc_command
+from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
+from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
+from pytest_compileiq.toolchains.nvidia.tools import (
+    check_architecture,
+    find_tool,
+    needs_controls,
+    several_architectures,
+)
+from pytest_compileiq.toolchains.options import options_of
 
-# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
-if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Builder, Place
-    from pytest_compileiq.toolchains.functions import Names, Neighbours
+_CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
+_SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
+_ONE_SIDED = ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
+_LICENCES_S = 120.0
+_NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
-@arguments_by_name
-@dataclass(frozen=True)
-class Nvcc:
-    """Kernels in CUDA C++, compiled by nvcc.
+def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
+    """Implements ``pytest_compileiq.toolchains.nvidia.markers.Nvcc.resolve``."""
+    architectures = several_architectures(nvcc.arch, partial(check_architecture, where="Nvcc"), "Nvcc")
+    _check_choices(nvcc, architectures)
+    if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
+        where = place.test_dir / str(nvcc.source)
+        raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
+    source = relative_to_rootdir(Path(nvcc.source), place)
+    kernels = instantiations(source, nvcc.instantiate, nvcc.output)
+    production = nvcc_command(nvcc.like, source, architectures, place) if nvcc.like is not None else None
+    given = split_nvcc_flags(("-O3" if production is None else "") if nvcc.flags is None else nvcc.flags, place)
+    own = (*(production.flags if production else ()), *given)
+    flags = (*own, *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
+    flags = (*flags, *map(as_one_definition, defines))
+    functions = _functions(nvcc)
+    tool = find_tool("nvcc", nvcc.compiler or (production.compiler if production else None), place)
+    architecture = ".".join(architectures)
+    targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
+    return NvccBuilder(
+        compiler=Compiler(
+            name="nvcc",
+            version=tool.version,
+            build=tool.build,
+            command=(
+                *("nvcc", *targets, *map(portable, flags), f"--{nvcc.output}", f"--controls={nvcc.controls}"),
+                *(*kernels.recorded, source),
+            ),
+        ),
+        architecture=architecture,
+        target=Target.of(architecture, tool.line),
+        tool=tool,
+        words=(*targets, *flags),
+        source=source,
+        kernels=kernels,
+        output=nvcc.output,
+        controls=nvcc.controls,
+        functions=functions,
+        rootdir=place.rootdir,
+        baseline_params=params,
+    )
 
-    nvcc gets a ``-frandom-seed`` derived from the source's path, unless ``flags`` hold one. Without a seed, the private
-    names of a file that holds only templates change with every build.
 
-    Args:
-        source: the ``.cu`` file, or with ``instantiate`` a header, relative to the test file.
-        arch: one architecture or several, e.g. ``"sm_90a"``; controls apply to all of them.
-        flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file. ``-O3`` by
-            default; with ``like`` none, and what is given comes behind production's.
-        defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
-            takes its place, and both arms read theirs as ``acf.params["TILE"]``.
-        output: a ``"cubin"`` (for several architectures, a fatbin), a shared ``"library"`` for ``ctypes``, or an
-            ``"executable"``, whose path the body gets.
-        controls: the compiler that an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
-        compiler: an ``nvcc`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
-            else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
-        functions: the kernels that the test stands for, beside those that it takes from ``load()``: a name or pattern
-            (``"scale"``, ``"reduce<float, *>"``), or several.
-        neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
-            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
-        instantiate: kernels to instantiate beside those that the source does, for the output ``"cubin"``: what names
-            one behind the source's last line, such as ``"reduce<float, 256>"``, where macros may stand too, or
-            ``"(void (*)(float *)) scale"``, which chooses an overload. The entry goes by this text.
-        like: a ``compile_commands.json`` or its directory, relative to the test file: the source is compiled by the
-            nvcc and with the flags of its command there. ``"build#cubins"`` chooses among several commands by a text.
-    """
+@dataclass(frozen=True, kw_only=True)
+class NvccBuilder(NvidiaBuilder):
+    """A ``pytest_compileiq.toolchains.base.Builder``. nvcc runs in ``rootdir`` on the relative path."""
 
+    is_modelled = True
+    public_options = NVCC  # and those of ptxas after ``-Xptxas=``
+
+    words: tuple[str, ...]
     source: str
-    arch: str | Sequence[str]
-    flags: str | None = None
-    defines: Mapping[str, int | float | str] = field(default_factory=dict)
-    output: Literal["cubin", "library", "executable"] = "cubin"
-    controls: Literal["ptxas", "nvcc"] = "ptxas"
-    compiler: str | None = None
-    functions: Names = ()
-    neighbours: Neighbours = "void"
-    instantiate: Sequence[str] = ()
-    like: str | None = None
+    kernels: Instantiations
+    output: str
+    controls: str
+    functions: Functions
+    rootdir: Path
+    baseline_params: Mapping[str, KnobValue]
+    front_ends: FrontEnds = field(default_factory=FrontEnds, compare=False, repr=False)
 
-    def resolve(self, place: Place) -> Builder:
-        """Find nvcc and the source.
+    @property
+    def acf_line(self) -> str:
+        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3`` or ``nvcc13.3``."""
+        return self.tool.line.replace("nvcc", self.controls)
+
+    @property
+    def opaque_space(self) -> OpaqueSpace:
+        """CompileIQ's space of the compiler that the ACF is for."""
+        return PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace()
+
+    def sources(self) -> Mapping[str, str]:
+        """Path → SHA-256 of the source and its project headers; the machine code shows changes of the toolkit's.
 
         Raises:
-            EnvironmentFault: there is no nvcc.
-            MarkerError: the source is missing, or an architecture or a flag cannot be used.
+            BuildError: the preprocessor refuses the source.
         """
-        from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve  # heavy, and not needed to collect tests
+        return self._digests(self.words)
 
-        return resolve(self, place)
+    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with the options of ``controls``."""
+        options = NVCC.text(controls.knobs).splitlines()
+        return self._digests((*without_replaced(self.words, controls.knobs), *options))
+
+    def why_without_effect(self, *probes: Knobs) -> str | None:
+        """Why a macro of ``probes`` changes nothing: no file names it, or the source defines it itself; else None.
+
+        Raises:
+            BuildError: the preprocessor refuses the source.
+        """
+        everything = self._reader.everything((*self.words, *self.kernels.words_to_read))
+        own = set(filter(self._reader.is_own, everything))
+        texts = (*self.kernels.texts, *map(Path.read_bytes, own))
+        return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What the source and the baseline's flags let nvcc and ptxas change in device code of any architecture.
+
+        Controls do not reach the optimiser of host code, whose licences are therefore none.
+
+        Raises:
+            BuildError: nvcc refuses the source.
+        """
+        return each_once(chain.from_iterable(map(self._licences_for, self.architectures)))
+
+    def _licences_for(self, arch: str) -> Iterator[Licence]:
+        with tempfile.TemporaryDirectory() as directory:
+            commands = Commands(
+                f"nvcc {self.tool.version}", self.rootdir, Path(directory), _LICENCES_S, self.kernels.first_error
+            )
+            as_it_is, unfused = (self._ptx(commands, arch, *more) for more in ((), ("--fmad=false",)))
+        remedy = "--fmad=false in the toolchain's flags"
+        yield from contraction(as_it_is, unfused, "nvcc's default --fmad=true", remedy)
+        yield from by_flags(self._baseline, as_it_is)
+        yield from by_operations(as_it_is)
+
+    def _ptx(self, commands: Commands, arch: str, *more: str) -> str:
+        flags = self.words[len(self.architectures) :]
+        ptx = commands.out_dir / "kernel.ptx"
+        argv = [self.tool.program, *self._seed(), f"-arch={arch}", *flags, *more, "-ptx"]
+        argv += [*self.kernels.words_to_compile(commands.out_dir), "-o", str(ptx)]
+        commands.run(argv, self.source)
+        return ptx.read_text(encoding="utf-8", errors="replace")
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Compile into ``out_dir``, keeping the cubin of every architecture.
+
+        Raises:
+            BuildError: nvcc refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
+            EnvironmentFault: this nvcc takes no ACF.
+        """
+        return self._build(controls, out_dir, timeout_s, lambda compilation: compilation.whole())
+
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``, from ptxas on where builds before this one have had the same front end."""
+        return self._build(controls, out_dir, timeout_s, self.front_ends.build)
+
+    def _build(
+        self,
+        controls: ControlsFile | None,
+        out_dir: Path,
+        timeout_s: float,
+        run: Callable[[NvccBuild], tuple[str, Mapping[str, CodeDigest]]],
+    ) -> BuildResult:
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
+        log, code = run(NvccBuild(commands, partial(self._command, controls), self._code, self.source))
+        device = {name: entry.metrics for name, entry in code.items() if name != HOST}
+        return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
+        """What the build with ``controls`` depends on; the source is preprocessed for it.
+
+        Raises:
+            NotModelled: it may depend on something that is not known.
+            EnvironmentFault: this nvcc takes no ACF.
+        """
+        if reason := self._why_not_modelled(controls):
+            raise NotModelled(reason)
+        return CubinBuild.preprocessed(
+            partial(self._command, controls),
+            names=(*self.kernels.recorded, self.source, self.architecture),
+            controls=controls,
+            is_own=self._reader.is_own,
+            rootdir=self.rootdir,
+        )
+
+    def _why_not_modelled(self, controls: ControlsFile | None) -> str | None:
+        if self.output != "cubin":
+            return f"builds of output={self.output!r} by nvcc are not modelled"
+        if len(self.architectures) > 1:
+            return "builds by nvcc for several architectures are not modelled"
+        return why_nvcc_is_not_modelled((*self.words, *(NVCC.text(controls.knobs).splitlines() if controls else ())))
+
+    def _command(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
+        """nvcc's command for a build in ``out_dir``, into which the files that it names are written."""
+        kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
+        return [
+            self.tool.program,
+            *self._seed(),
+            *(without_replaced(self.words, controls.knobs) if controls else self.words),
+            "-Xptxas=-v",
+            *kind.get(self.output, []),
+            *self._fragment(controls, out_dir),
+            "--keep",
+            f"--keep-dir={out_dir}",
+            *self.kernels.words_to_compile(out_dir),
+            *("-o", str(out_dir / _NAME_OF_OUTPUT[self.output])),
+        ]
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options beside it."""
+        applied = (self._apply(path),) if controls.kind == "blob" else ()
+        return (*applied, *NVCC.text(controls.knobs).splitlines())
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """A cubin's kernels by name, a library as ``ctypes.CDLL``, or a program's path.
+
+        With several architectures the kernels are those that run here, and count as taken in every architecture.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+        """
+        if self.output == "executable":
+            return built.path
+        if self.output == "library":
+            # A host function launches kernels unseen, so the functions taken say nothing about the device code.
+            return load_library(built, set())
+        from pytest_compileiq.toolchains.nvidia.launch import CubinModule  # heavy: the CUDA driver
+
+        if len(self.architectures) == 1:
+            return CubinModule(built.path, used, named=self.kernels.named)
+        kept = self._cubin(built.path.parent, self.loaded_architecture)
+        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures], self.kernels.named)
+
+    def _digests(self, words: Sequence[str]) -> Mapping[str, str]:
+        return self._reader.own((*words, *self.kernels.words_to_read))
+
+    @property
+    def _reader(self) -> NvccReader:
+        return NvccReader(self.tool.program, self.source, self.rootdir)
+
+    def _macros_at_the_end(self, macros: Knobs) -> list[str]:
+        words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
+        return [ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output]
+
+    def _seed(self) -> list[str]:
+        """The seed option; without it, nvcc changes the private names of a file of templates with every build."""
+        is_given = any(word.startswith(("-frandom-seed", "--frandom-seed")) for word in self.words)
+        if is_given or int(self.tool.version.partition(".")[0]) < _SEED_SINCE:
+            return []
+        return [f"-frandom-seed=0x{sha256_hex(self.source.encode())[:8]}"]
+
+    def _apply(self, path: Path) -> str:
+        return f"-Xptxas=--apply-controls={path}" if self.controls == "ptxas" else f"--apply-controls={path}"
+
+    def _fragment(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
+        if controls is None:
+            return []
+        fragment = NVCC.text(controls.knobs).splitlines()
+        if controls.kind == "blob":
+            if not self.tool.takes_controls:
+                raise needs_controls(self.tool)
+            (out_dir / CONTROLS).write_bytes(controls.data)
+            fragment.append(self._apply(out_dir / CONTROLS))
+        return fragment
+
+    def _code(self, out_dir: Path, log: str) -> dict[str, CodeDigest]:
+        """Entry → digest, named ``kernel@sm_90a`` if there are several architectures; host code is one entry."""
+        several = len(self.architectures) > 1
+        code: dict[str, CodeDigest] = {}
+        for arch in self.architectures:
+            is_output = self.output == "cubin" and not several
+            cubin = read_cubin(out_dir / _NAME_OF_OUTPUT["cubin"] if is_output else self._cubin(out_dir, arch))
+            entries = entries_of(self.kernels.named(cubin), log, arch, self.source)
+            code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
+        if self.output != "cubin":
+            code[HOST] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
+        return code
+
+    def _cubin(self, out_dir: Path, arch: str) -> Path:
+        """The path that ``--keep`` gives the cubin for ``arch``, if that is not the output itself."""
+        of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
+        return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
+
+
+def _functions(nvcc: Nvcc) -> Functions:
+    functions = Functions.of("Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}), one_sided=_ONE_SIDED)
+    if functions.neighbours == "allow" and not functions.patterns and nvcc.output != "cubin":
+        raise MarkerError(
+            f"Nvcc(output={nvcc.output!r}, neighbours='allow'): host code launches kernels unseen, so nothing says "
+            "which of them the test stands for: name them, as in functions='scale'"
+        )
+    return functions
+
+
+def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:
+    if nvcc.output not in _NAME_OF_OUTPUT:
+        raise MarkerError(f"Nvcc(output={nvcc.output!r}): expected {', '.join(map(repr, _NAME_OF_OUTPUT))}")
+    if nvcc.controls not in ("ptxas", "nvcc"):
+        raise MarkerError(f"Nvcc(controls={nvcc.controls!r}): expected 'ptxas' or 'nvcc'")
+    too_old = [arch for arch in architectures if capability(arch) < _CONTROLS_FROM]
+    if nvcc.controls == "nvcc" and too_old:
+        raise MarkerError(
+            f"Nvcc(controls='nvcc'): nvcc's own controls work on sm_100 and newer, and not on {', '.join(too_old)}: "
+            "use controls='ptxas', which works everywhere"
+        )

@@ -14,7 +14,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Entry, expanded
 from pytest_compileiq.toolchains.cc.production import Production, launched, production_command
-from pytest_compileiq.toolchains.nvidia.baseline import GCC_NAMES, as_nvcc_takes_it, in_one_word
+from pytest_compileiq.toolchains.nvidia.options import GCC_NAMES, as_nvcc_takes_it, in_one_word
 
 _OPTIONS_FILE = ("-optf", "--options-file")
 _ARCHITECTURES = re.compile(

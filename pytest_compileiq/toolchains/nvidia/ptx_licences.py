@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.model import Licence
-from pytest_compileiq.toolchains.machine_code.names import readable
-from pytest_compileiq.toolchains.nvidia.baseline import Baseline
+from pytest_compileiq.toolchains.nvidia.options import BaselineOptions
 
 _REAL = r"(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)"
 _OPERATION = re.compile(rf"^\s*(?:@!?%\w+\s+)?(mul|add|sub|fma)((?:\.\w+)*)\.({_REAL})\s", re.MULTILINE)
@@ -49,7 +49,7 @@ def _fused(ptx: str, *, may_be_rounded: bool) -> str | None:
     return next((where for kind, where in products.items() if kind in sums), None)
 
 
-def by_flags(baseline: Baseline, ptx: str) -> Iterator[Licence]:
+def by_flags(baseline: BaselineOptions, ptx: str) -> Iterator[Licence]:
     """The licence of nvcc's flags that trade accuracy, where the PTX computes in floating point at all."""
     given = _FAST_MATHS if baseline.says(_FAST_MATHS) else " ".join(filter(baseline.says, _PARTS_OF_IT))
     if given and re.search(rf"\.{_REAL}\s", ptx):

@@ -1,49 +1,162 @@
-"""The marker's arguments for ptxas; ``pytest_compileiq.toolchains.nvidia.ptxas_builder`` implements them."""
+"""Builds with ptxas: one installed assembler on one PTX file, for one architecture."""
 
 from __future__ import annotations
 
+import shlex
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
-from pytest_compileiq.toolchains.marker_values import arguments_by_name
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.metrics import totals
+from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence, Target, sha256_hex
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
+from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
+from pytest_compileiq.toolchains.nvidia.markers import Ptxas
+from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
+from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
 
-# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
-if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Builder, Place
-    from pytest_compileiq.toolchains.functions import Names, Neighbours
+_OURS = frozenset(
+    ("-o", "--output-file", "-arch", "--gpu-name", "-v", "--verbose", "-optf", "--options-file", "-c", "--compile-only",
+     "-ias", "--input-as-string", "-apply-controls", "--apply-controls", "-h", "--help", "-V", "--version")
+)  # fmt: skip
+
+_LICENCES_S = 60.0
 
 
-@arguments_by_name
-@dataclass(frozen=True)
-class Ptxas:
-    """A kernel in PTX, assembled by ptxas to a cubin.
+def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
+    """Implements ``pytest_compileiq.toolchains.nvidia.markers.Ptxas.resolve``."""
+    arch = check_architecture(ptxas.arch, "Ptxas")
+    if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
+        where = place.test_dir / str(ptxas.source)
+        raise MarkerError(f"Ptxas({ptxas.source!r}): no such file: {where}; PTX is named relative to the test file")
+    source = relative_to_rootdir(Path(ptxas.source), place)
+    flags = split_ptxas_flags(ptxas.flags)
+    functions = Functions.of("Ptxas", ptxas.functions, ptxas.neighbours)
+    tool = find_tool("ptxas", ptxas.compiler, place)
+    return PtxasBuilder(
+        compiler=Compiler(
+            name="ptxas", version=tool.version, build=tool.build, command=("ptxas", f"-arch={arch}", *flags, source)
+        ),
+        architecture=arch,
+        target=Target.of(arch, tool.line),
+        tool=tool,
+        flags=flags,
+        source=source,
+        functions=functions,
+        rootdir=place.rootdir,
+    )
 
-    Args:
-        source: the PTX file, relative to the test file.
-        arch: the architecture to assemble for, e.g. ``"sm_90a"``; any that ptxas knows, whatever this machine has.
-        flags: the baseline's flags, split as a shell would.
-        compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
-            else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
-        functions: the kernels that the test stands for, beside those that it takes from ``load()``: a name or pattern
-            (``"scale"``, ``"reduce<float, *>"``), or several.
-        neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
-            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
+
+def split_ptxas_flags(flags: object) -> tuple[str, ...]:
+    """The baseline's flags.
+
+    Raises:
+        MarkerError: ``flags`` is not a string, or holds a flag that the plugin sets itself.
     """
+    if not isinstance(flags, str):
+        raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 --maxrregcount=128'")
+    try:
+        words = tuple(shlex.split(flags))
+    except ValueError as error:
+        raise MarkerError(f"flags={flags!r}: {error}") from error
+    if taken := next((word for word in words if word.partition("=")[0] in _OURS), None):
+        raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it")
+    if bare := next((word for word in words if not word.startswith("-")), None):
+        raise MarkerError(f"flags={flags!r}: {bare!r}: write an option and its value as one word, with '='")
+    return words
 
+
+@dataclass(frozen=True, kw_only=True)
+class PtxasBuilder(PtxasBacked):
+    """A ``pytest_compileiq.toolchains.base.Builder``. ptxas runs in ``rootdir`` on the relative path."""
+
+    is_modelled = True
+
+    flags: tuple[str, ...]
     source: str
-    arch: str
-    flags: str = ""
-    compiler: str | None = None
-    functions: Names = ()
-    neighbours: Neighbours = "void"
+    functions: Functions
+    rootdir: Path
 
-    def resolve(self, place: Place) -> Builder:
-        """Find ptxas and the source.
+    def sources(self) -> Mapping[str, str]:
+        """Path → SHA-256 of the PTX file, which includes no other.
 
         Raises:
-            EnvironmentFault: there is no ptxas.
-            MarkerError: the source is missing, or the architecture or a flag cannot be used.
+            StoreError: it cannot be read.
         """
-        from pytest_compileiq.toolchains.nvidia.ptxas_builder import resolve  # heavy, and not needed to collect tests
+        return {self.source: sha256_hex(self._ptx())}
 
-        return resolve(self, place)
+    def licences(self) -> tuple[Licence, ...]:
+        """What the PTX and the baseline's flags let ptxas change.
+
+        Raises:
+            BuildError: ptxas refuses a few lines of PTX with the baseline's flags.
+            StoreError: the PTX cannot be read.
+        """
+        ptx = self._ptx().decode("utf-8", errors="replace")
+        entry = fusible(ptx)
+        where = f"{entry} (ptxas's default --fmad=true)"
+        remedy = "--fmad=false in the toolchain's flags"
+        fused = (Licence("contraction", "contraction", where, remedy),) if entry and self._fuses(ptx) else ()
+        return (*fused, *by_operations(ptx))
+
+    def _ptx(self) -> bytes:
+        try:
+            return (self.rootdir / self.source).read_bytes()
+        except OSError as error:
+            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+
+    def _fuses(self, ptx: str) -> bool:
+        """Whether ptxas makes one operation of a product and a sum, tried on a few lines of PTX."""
+        with tempfile.TemporaryDirectory() as directory:
+            tried, cubin = Path(directory) / "tried.ptx", Path(directory) / "tried.cubin"
+            tried.write_text(to_try(ptx), encoding="utf-8")
+            commands = Commands(f"ptxas {self.tool.version}", self.rootdir, cubin.parent, _LICENCES_S, first_error)
+            digests = []
+            for more in ((), ("--fmad=false",)):
+                argv = [self.tool.program, f"-arch={self.architecture}", *self.flags, *more, str(tried)]
+                commands.run([*argv, "-o", str(cubin)], self.source)
+                digests.append({name: code.sha256 for name, code in read_cubin(cubin).entries.items()})
+        return digests[0] != digests[1]
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Assemble into ``out_dir/kernel.cubin``.
+
+        Raises:
+            BuildError: ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
+            EnvironmentFault: this ptxas takes no ACF.
+        """
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        cubin = out_dir / "kernel.cubin"
+        commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+        fragment = controls_fragment(self.tool, controls, out_dir)
+        argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
+        output = commands.run([*argv, "-o", str(cubin)], self.source)
+        seconds = commands.seconds
+        code = entries_of(read_cubin(cubin), output, self.architecture, self.source)
+        return BuildResult(cubin, code, totals({name: entry.metrics for name, entry in code.items()}), output, seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> PtxasBuild:
+        """What the build with ``controls`` depends on."""
+        words = (f"-arch={self.architecture}", "-v", *self.flags)
+        return PtxasBuild(self.tool.program, words, controls, self.source, self.rootdir)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``--apply-controls=FILE`` for an ACF, then the options beside it."""
+        applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
+        return (*applied, *PTXAS.text(controls.knobs).splitlines())
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """The cubin's kernels by name, callable as ``kernel(grid, block, *args)``."""
+        from pytest_compileiq.toolchains.nvidia.launch import CubinModule  # heavy: the CUDA driver
+
+        return CubinModule(built.path, used)

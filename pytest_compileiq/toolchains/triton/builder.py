@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
+from pytest_compileiq.machine_code.cubin import Cubin, read_cubin
+from pytest_compileiq.machine_code.metrics import totals
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Licence
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import Space, choice
@@ -18,8 +20,6 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.environment import deciding
-from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
-from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
@@ -29,11 +29,18 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     needs_controls,
     several_architectures,
 )
-from pytest_compileiq.toolchains.triton.arguments import Arguments, check_arguments
+from pytest_compileiq.toolchains.triton.arguments import (
+    CONFIG,
+    LAUNCH_DEFAULTS,
+    NOTE,
+    Arguments,
+    check_arguments,
+    config_text,
+    text,
+)
 from pytest_compileiq.toolchains.triton.described import Description, describe, host_commands, host_job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
-from pytest_compileiq.toolchains.triton.values import CONFIG, LAUNCH_DEFAULTS, NOTE, config_text, text
 
 _AUTOTUNE = "autotune"
 _FUSION = "enable_fp_fusion"

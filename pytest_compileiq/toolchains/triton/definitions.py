@@ -58,7 +58,7 @@ def is_file(path: Path | None) -> bool:
 
 
 @dataclass
-class Part:
+class ModuleSlice:
     """What is needed of one module.
 
     Attributes:
@@ -108,7 +108,7 @@ def _is_package(path: Path) -> bool:
     return path.name == "__init__.py" or not is_file(path)
 
 
-def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> dict[str, Part]:
+def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> dict[str, ModuleSlice]:
     """Module → what has to be executed of it so that ``wanted``, of the module ``name`` at ``path``, is defined.
 
     Modules that none of ``roots`` holds are imported as they are and left out.
@@ -116,7 +116,7 @@ def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> d
     Raises:
         MarkerError: that is a large part of a package, as where a function is called that might import all of it.
     """
-    slice_ = _Slice(roots, {name: Part(name, path)})
+    slice_ = _Slice(roots, {name: ModuleSlice(name, path)})
     slice_.need(name, wanted)
     return slice_.parts
 
@@ -170,7 +170,7 @@ _Meant = tuple[str, str]  # a module and one of its names; the module itself whe
 @dataclass
 class _Slice:
     roots: Sequence[ImportRoot]
-    parts: dict[str, Part]
+    parts: dict[str, ModuleSlice]
     needs: set[_Need] = field(default_factory=set)
     modules: dict[str, _Module | None] = field(default_factory=dict)
 
@@ -200,7 +200,7 @@ class _Slice:
         imported = (each for statement in needed for each in self._imports(module, statement.imports))
         return sorted({each.dotted for each in imported if self._module(each.base)})
 
-    def _add(self, part: Part, need: _Need) -> Iterator[_Need]:
+    def _add(self, part: ModuleSlice, need: _Need) -> Iterator[_Need]:
         """Add what binds a name to ``part``; gives what that needs in turn."""
         source, name = self._source(part.name), need.name
         if self._is_submodule(part.name, name):
@@ -215,7 +215,7 @@ class _Slice:
             if name == EVERYTHING or name in statement.binds:
                 yield from self._execute(part, number, statement)
 
-    def _execute(self, part: Part, number: int, statement: Statement) -> Iterator[_Need]:
+    def _execute(self, part: ModuleSlice, number: int, statement: Statement) -> Iterator[_Need]:
         """Add a statement to ``part``; gives what it needs."""
         if number in part.statements:
             return
@@ -337,7 +337,7 @@ class _Slice:
         assert home is not None
         return home.source
 
-    def _part(self, module: str) -> Part | None:
+    def _part(self, module: str) -> ModuleSlice | None:
         """The part for ``module``, with those of the packages that it lies in; None for what is not ours."""
         names = module.split(".")
         for end in range(1, len(names) + 1):
@@ -345,5 +345,5 @@ class _Slice:
             home = self._module(name)
             if home is None:
                 return None
-            self.parts.setdefault(name, Part(name, home.path))
+            self.parts.setdefault(name, ModuleSlice(name, home.path))
         return self.parts[module]

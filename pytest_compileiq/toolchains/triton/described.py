@@ -16,8 +16,8 @@ from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.triton.arguments import REFUSED
 from pytest_compileiq.toolchains.triton.source import KernelSource
-from pytest_compileiq.toolchains.triton.values import REFUSED
 
 _HOST = ForkedModule("pytest_compileiq.toolchains.triton.host", {"TRITON_INTERPRET": "0"})
 _ANSWER_S = 120.0

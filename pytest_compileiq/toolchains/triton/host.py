@@ -15,9 +15,16 @@ from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.triton.definitions import Part
-from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, written
-from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
+from pytest_compileiq.toolchains.triton.arguments import NOTE, REFUSED
+from pytest_compileiq.toolchains.triton.definitions import ModuleSlice
+from pytest_compileiq.toolchains.triton.launch import (
+    DecoratedKernel,
+    LaunchArguments,
+    settle,
+    specialised,
+    with_sizes,
+    written,
+)
 from pytest_compileiq.toolchains.triton.statements import read_source
 from pytest_compileiq.toolchains.triton.torch_stub import (
     WARP,
@@ -29,7 +36,6 @@ from pytest_compileiq.toolchains.triton.torch_stub import (
     load_module,
     stand_in,
 )
-from pytest_compileiq.toolchains.triton.values import NOTE, REFUSED
 
 _GIVEN = ("constexprs", "options", "config", "arguments", "knobs")
 _LAUNCHED_BY = (
@@ -115,14 +121,14 @@ def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], refusa
     return [f"on this machine, whose GPU answered: {refusal}", *remarks] if is_of_a_gpu else remarks
 
 
-def _written(kernel: Kernel, job: Mapping[str, Any]) -> Sequence[str]:
+def _written(kernel: DecoratedKernel, job: Mapping[str, Any]) -> Sequence[str]:
     if job["describe"]:
         _write(job, "described.json", _described(kernel))
         return list(kernel.remarks())
     return [*kernel.remarks(), *_compile(kernel, job)]
 
 
-def _described(kernel: Kernel) -> dict[str, Any]:
+def _described(kernel: DecoratedKernel) -> dict[str, Any]:
     parameters = kernel.function.params
     return {
         "arguments": [parameter.name for parameter in parameters],
@@ -132,13 +138,13 @@ def _described(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _compile(kernel: Kernel, job: Mapping[str, Any]) -> Iterable[str]:
+def _compile(kernel: DecoratedKernel, job: Mapping[str, Any]) -> Iterable[str]:
     import triton
     import triton.language
     from triton.compiler import ASTSource
 
     kinds = job["signature"]
-    given = Given(kinds=kinds, **{name: job[name] for name in _GIVEN})
+    given = LaunchArguments(kinds=kinds, **{name: job[name] for name in _GIVEN})
     launch = settle(kernel, given, triton.language)
     function = kernel.function
     kinds = {name: with_sizes(kind, launch.constexprs) for name, kind in kinds.items()}
@@ -156,14 +162,14 @@ def _compile(kernel: Kernel, job: Mapping[str, Any]) -> Iterable[str]:
     return launch.remarks
 
 
-def _kernel(job: Mapping[str, Any]) -> Kernel:
+def _kernel(job: Mapping[str, Any]) -> DecoratedKernel:
     from triton.backends.nvidia.compiler import CUDAOptions
     from triton.runtime import driver
 
     driver.set_active(TargetDriver(_target(job), _capability(job)))
     path, name = Path(job["path"]), job["function"]
     loaded = load_module(job["module"], _parts(job))
-    kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
+    kernel = DecoratedKernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:
         known = {bound for statement in read_source(path).statements for bound in statement.binds}
         raise MarkerError(f"{path.name} defines no @triton.jit function {name!r}{did_you_mean(name, known - {name})}")
@@ -174,8 +180,8 @@ def _kernel(job: Mapping[str, Any]) -> Kernel:
     return kernel
 
 
-def _parts(job: Mapping[str, Any]) -> dict[str, Part]:
-    return {name: Part(name, Path(file), set(numbers), given) for name, file, numbers, given in job["parts"]}
+def _parts(job: Mapping[str, Any]) -> dict[str, ModuleSlice]:
+    return {name: ModuleSlice(name, Path(file), set(numbers), given) for name, file, numbers, given in job["parts"]}
 
 
 def _capability(job: Mapping[str, Any]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
-from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule, Extent, sizes
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule, Extent, sizes
 
 _WARP = 32
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.triton.signature import expect_arguments
-from pytest_compileiq.toolchains.triton.values import (
+from pytest_compileiq.toolchains.triton.arguments import (
     CONFIG,
     DTYPE,
     LAUNCH_DEFAULTS,
@@ -19,6 +19,119 @@ from pytest_compileiq.toolchains.triton.values import (
     text,
 )
 
+Kind = Any  # of an argument: a type such as "*fp16:16", None, or a sequence of kinds for a tuple
+Path = tuple[int, ...]
+_SIZES = re.compile(r"(?<=\[)[^\]]*(?=\])")
+
+
+def specialised(function: Any, kinds: Mapping[str, Kind], constexprs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the ``ASTSource`` for which Triton's JIT would compile ``function``.
+
+    Args:
+        kinds: argument → type, with ``:16`` for a value divisible by 16 and ``:1`` for the value 1.
+        constexprs: argument → value; any argument may be None here.
+
+    Raises:
+        MarkerError: an argument is missing or unknown, or the JIT would not specialise it this way.
+    """
+    expect_arguments(function, [*kinds, *constexprs])
+    made = _Specialised()
+    signature = {}
+    for number, parameter in enumerate(function.params):
+        name = parameter.name
+        if name in kinds:
+            _expect_as_the_jit(parameter, kinds[name])
+            signature[name] = made.add((number,), kinds[name])
+        else:
+            made.constants[(number,)] = _constant(function, parameter, constexprs)
+            signature[name] = "constexpr"
+    return {"signature": signature, "constexprs": made.constants, "attrs": made.attributes}
+
+
+def expect_arguments(function: Any, names: Sequence[str]) -> None:
+    """Raise MarkerError for the first of ``names`` that is no argument of ``function``."""
+    known = list(function.arg_names)
+    if unknown := sorted(set(names) - set(known)):
+        meant = did_you_mean(unknown[0], known)
+        raise MarkerError(
+            f"{function.__name__} has no argument {unknown[0]!r}{meant}; its arguments: {', '.join(known)}"
+        )
+
+
+def with_sizes(kind: Kind, values: Mapping[str, Any]) -> Kind:
+    """A descriptor's kind with its sizes as numbers: ``tensordesc<fp16[BLOCK, 64 // 2]>`` computes with constexprs.
+
+    Raises:
+        MarkerError: a size is no integer.
+    """
+    if isinstance(kind, list):
+        return [with_sizes(inner, values) for inner in kind]
+    if not isinstance(kind, str) or not kind.startswith("tensordesc<"):
+        return kind
+
+    def computed(sizes: re.Match[str]) -> str:
+        try:
+            numbers = eval(f"({sizes[0]},)", {"__builtins__": {}}, dict(values))  # the test's own text
+        except Exception as error:
+            raise MarkerError(f"{kind}: {error}: its sizes are numbers, computed with constexprs") from error
+        if not all(type(number) is int for number in numbers):
+            raise MarkerError(f"{kind}: its sizes are {numbers}: expected integers")
+        return ", ".join(map(str, numbers))
+
+    return _SIZES.sub(computed, kind)
+
+
+@dataclass
+class _Specialised:
+    """What is known of the arguments, by their place: one number, or several within a tuple."""
+
+    constants: dict[Path, Any] = field(default_factory=dict)
+    attributes: dict[Path, list[list[object]]] = field(default_factory=dict)
+
+    def add(self, place: Path, kind: Kind) -> Any:
+        """The type of one argument in the signature, a tuple of them for a tuple."""
+        if isinstance(kind, list | tuple):
+            return tuple(self.add((*place, number), inner) for number, inner in enumerate(kind))
+        if kind is None or kind.endswith(":1"):  # the JIT makes a constant of an integer that is 1
+            self.constants[place] = None if kind is None else 1
+            return "constexpr"
+        plain, _, hint = kind.partition(":")
+        if hint:
+            self.attributes[place] = [["tt.divisibility", int(hint)]]
+        return plain
+
+
+def _constant(function: Any, parameter: Any, constexprs: Mapping[str, Any]) -> Any:
+    name = parameter.name
+    if name in constexprs:
+        if not parameter.is_constexpr and constexprs[name] is not None:
+            raise MarkerError(
+                f"the argument {name!r} is no tl.constexpr: give its type in signature, 'i32:1' where it is 1"
+            )
+        return constexprs[name]
+    if parameter.has_default and (parameter.is_constexpr or parameter.default is None):
+        return parameter.default
+    what = "a tl.constexpr, and not in constexprs" if parameter.is_constexpr else "in neither signature nor constexprs"
+    raise MarkerError(f"the argument {name!r} of {function.__name__} is {what}")
+
+
+def _expect_as_the_jit(parameter: Any, kind: Kind) -> None:
+    """Raise MarkerError if the JIT would never compile ``parameter`` as ``kind``."""
+    name, annotated = parameter.name, parameter.annotation_type
+    if parameter.is_constexpr:
+        raise MarkerError(f"the argument {name!r} is a tl.constexpr: name it in constexprs")
+    if not isinstance(kind, str):
+        return
+    plain, _, hint = kind.partition(":")
+    if annotated and plain != annotated:
+        raise MarkerError(f"the kernel annotates {name!r} as {annotated}, and the signature says {plain}")
+    if parameter.is_const and not plain.startswith("*k"):
+        raise MarkerError(f"the kernel annotates {name!r} as constant: write '*k{plain.removeprefix('*')}'")
+    never = parameter.do_not_specialize or (hint == "1" and annotated)
+    if hint and (never or (hint == "16" and parameter.do_not_specialize_on_alignment)):
+        raise MarkerError(f"the JIT does not specialise {name!r}, as the kernel is declared: write {plain!r}")
+
+
 # The plugin gives these itself, or they name a file, or they add code that no launch of production has.
 NOT_FOR_MARKERS = frozenset(
     {"ptx_options", "arch", "backend_name", "ir_override", "extern_libs", "instrumentation_mode"}
@@ -27,7 +140,7 @@ _LISTED = 3
 
 
 @dataclass(frozen=True)
-class Kernel:
+class DecoratedKernel:
     """A decorated ``@triton.jit`` function.
 
     Attributes:
@@ -43,7 +156,7 @@ class Kernel:
     options: frozenset[str]
 
     @classmethod
-    def of(cls, decorated: Any, options: Sequence[str]) -> Kernel | None:
+    def of(cls, decorated: Any, options: Sequence[str]) -> DecoratedKernel | None:
         """Take the decorators off; None where no ``@triton.jit`` function is inside."""
         chain = list(_chain(decorated))
         if not hasattr(chain[-1], "params"):
@@ -78,7 +191,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Given:
+class LaunchArguments:
     """What the marker and a candidate say about a launch.
 
     Attributes:
@@ -99,7 +212,7 @@ class Given:
 
 
 @dataclass
-class Launch:
+class LaunchSettings:
     """A kernel's constexprs and options, and how they came about, in sentences."""
 
     constexprs: dict[str, Any]
@@ -107,7 +220,7 @@ class Launch:
     remarks: list[str] = field(default_factory=list)
 
 
-def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
+def settle(kernel: DecoratedKernel, given: LaunchArguments, language: Any) -> LaunchSettings:
     """The constexprs and options of a launch, as the decorators, the marker and the candidate decide together.
 
     A later one wins: Triton's defaults, the baseline's config, heuristics, the marker, the candidate's config, its
@@ -139,10 +252,12 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
         remarks = [*remarks, f"@triton.heuristics computes {shown}"]
     constexprs = {name: value for name, value in values.items() if name in parameters and name not in given.kinds}
     launched = {**LAUNCH_DEFAULTS, **decided, **computed}  # the JIT takes no option from a constexpr's default
-    return Launch(constexprs, {name: value for name, value in launched.items() if name in kernel.options}, remarks)
+    return LaunchSettings(
+        constexprs, {name: value for name, value in launched.items() if name in kernel.options}, remarks
+    )
 
 
-def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
+def expect_names(kernel: DecoratedKernel, names: Sequence[str]) -> None:
     """Raise MarkerError for the first of ``names`` that is neither an argument of the kernel nor a launch option."""
     unknown = sorted(set(names) - kernel.options - set(kernel.function.arg_names))
     if unknown and unknown[0] in NOT_FOR_MARKERS:
@@ -152,7 +267,7 @@ def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
     expect_arguments(kernel.function, unknown)
 
 
-def _baseline(kernel: Kernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _baseline(kernel: DecoratedKernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The values of the config that the baseline has, if the kernel has configs, and a sentence that names it."""
     name = kernel.function.__name__
     configs = [_config(config) for config in kernel.tuner.configs] if kernel.tuner else []
@@ -189,7 +304,9 @@ def _unwritable(config: Any) -> Iterator[str]:
 class _Arguments(dict[str, Any]):
     """The arguments of a launch as heuristics see them: those of the signature are there, most without a value."""
 
-    def __init__(self, computed: str, kernel: Kernel, given: Given, values: Mapping[str, Any]) -> None:
+    def __init__(
+        self, computed: str, kernel: DecoratedKernel, given: LaunchArguments, values: Mapping[str, Any]
+    ) -> None:
         ones = {name: 1 for name, kind in given.kinds.items() if isinstance(kind, str) and kind.endswith(":1")}
         defaults = {one.name: one.default for one in kernel.function.params if one.has_default}
         super().__init__({**defaults, **ones, **values, **given.arguments})

@@ -16,7 +16,7 @@ from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.triton.definitions import (
     FOREIGN,
     ImportRoot,
-    Part,
+    ModuleSlice,
     decorators,
     find_module,
     is_file,
@@ -46,7 +46,7 @@ class KernelSource:
     own: int
     device: str | None = None
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, ModuleSlice]:
         """What has to be executed, by module."""
         return needed(self.module, self.path, self.function, self.roots)
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.definitions import Part
+from pytest_compileiq.toolchains.triton.definitions import ModuleSlice
 
 TORCH = "torch"
 _OF_A_GPU = "torch.cuda."
@@ -191,7 +191,7 @@ class _Properties:
 class SliceFinder(MetaPathFinder, Loader):
     """Imports the planned modules, each as far as it is needed."""
 
-    def __init__(self, parts: Mapping[str, Part]) -> None:
+    def __init__(self, parts: Mapping[str, ModuleSlice]) -> None:
         self._parts = parts
 
     def find_spec(
@@ -201,7 +201,7 @@ class SliceFinder(MetaPathFinder, Loader):
         part = self._parts.get(name)
         return None if part is None else self.spec(part)
 
-    def spec(self, part: Part) -> ModuleSpec:
+    def spec(self, part: ModuleSlice) -> ModuleSpec:
         """The spec of ``part``."""
         if not part.path.suffix:
             spec = ModuleSpec(part.name, None, is_package=True)
@@ -223,7 +223,7 @@ class SliceFinder(MetaPathFinder, Loader):
         exec(self._parts[module.__name__].code(), vars(module))
 
 
-def load_module(name: str, parts: Mapping[str, Part]) -> ModuleType:
+def load_module(name: str, parts: Mapping[str, ModuleSlice]) -> ModuleType:
     """The module ``name`` of ``parts``, as far as it is needed; all of them are executed anew."""
     for part in parts:
         sys.modules.pop(part, None)

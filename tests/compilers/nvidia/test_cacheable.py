@@ -16,11 +16,11 @@ from pytest_compileiq.rules.build_key import NotModelled, key_of
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia import nvcc_builder, ptxas_builder
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder
-from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
-from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc, Ptxas
+from pytest_compileiq.toolchains.nvidia.nvcc import NvccBuilder
+from pytest_compileiq.toolchains.nvidia.nvcc import resolve as resolve_nvcc
+from pytest_compileiq.toolchains.nvidia.ptxas import PtxasBuilder
+from pytest_compileiq.toolchains.nvidia.ptxas import resolve as resolve_ptxas
 from tests import needs
 from tests.files import write_files
 from tests.projects import make_project
@@ -59,11 +59,11 @@ def root(tmp_path: Path) -> Path:
 
 def nvcc(root: Path, **arguments: object) -> NvccBuilder:
     given = {"source": "k.cu", "arch": "sm_90a", "output": "cubin", "flags": FLAGS, **arguments}
-    return nvcc_builder.resolve(Nvcc(**given), Place(root, root))  # type: ignore[arg-type]
+    return resolve_nvcc(Nvcc(**given), Place(root, root))  # type: ignore[arg-type]
 
 
 def ptxas(root: Path, **arguments: str) -> PtxasBuilder:
-    return ptxas_builder.resolve(Ptxas("k.ptx", **{"arch": "sm_90a", **arguments}), Place(root, root))
+    return resolve_ptxas(Ptxas("k.ptx", **{"arch": "sm_90a", **arguments}), Place(root, root))
 
 
 def key(of: NvccBuilder | PtxasBuilder, candidate: Candidate | None = None) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import BuildResult, Candidate
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder, resolve
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc import NvccBuilder, resolve
 from tests import needs
 from tests.files import write_files
 

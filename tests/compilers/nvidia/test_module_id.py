@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_compileiq.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.parts import without_module_id
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.machine_code.parts import without_module_id
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc import resolve
 from pytest_compileiq.toolchains.nvidia.tools import find_tool
 from tests import needs
 

@@ -13,8 +13,8 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.functions import functions_of
-from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder, resolve
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc import NvccBuilder, resolve
 from tests import needs
 from tests.files import write_files
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.metrics import totals, value_of
 from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.machine_code.metrics import totals, value_of
 from pytest_compileiq.toolchains.nvidia.builder import read_ptxas_log
+from pytest_compileiq.toolchains.nvidia.markers import Ptxas
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
-from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
-from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder, resolve
+from pytest_compileiq.toolchains.nvidia.ptxas import PtxasBuilder, resolve
 from tests import needs
 from tests.files import write_files
 from tests.ptx import HEAD, SMALL

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import BuildResult, Candidate
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs

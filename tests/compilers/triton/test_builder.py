@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.toolchains.base import Place, Toolchain
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
@@ -184,7 +184,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
-from pytest_compileiq.toolchains.triton.signature import specialised
+from pytest_compileiq.toolchains.triton.launch import specialised
 
 class Tensor:
     def __init__(self, address):

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.benchmark.timed_call import identity_of, look
+from pytest_compileiq.machine_code.shared_library import load_library
 from pytest_compileiq.timing.asked import Asked
-from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 
 LIBRARY_C = """\
 static int left = 3, count;

@@ -8,8 +8,8 @@ import pytest
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, Building, c_benchmark, triton_benchmark
 from pytest_compileiq.cli.kernels import look
+from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 
 DOUBLE, COUNT = CType("float", 8, is_signed=True), CType("integer", 4, is_signed=True)
 ARRAY = CType("array", 8, element="float", is_constant=True)

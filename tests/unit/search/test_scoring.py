@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq import minimize
+from pytest_compileiq.machine_code.metrics import value_of
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Objective
 from pytest_compileiq.rules.stopping import QUADS
 from pytest_compileiq.search.finalists import dominates, pareto_front
 from pytest_compileiq.search.scoring import SAMPLES, Scored, Scorer
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
-from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 CONTROLS = ControlsFile("options", b"-O3\n", {"-O": 3})

@@ -7,9 +7,9 @@ import pytest
 from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.ship import verify as triton_cache
+from pytest_compileiq.ship.binaries import BuiltEntry, Contents
 from pytest_compileiq.ship.verify import Match, verdict, verify_triton_cache
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.toolchains.machine_code.binaries import Contents, Kernel
 from tests.unit.artifacts import CONTROLS, make_artifact
 
 DIGEST = {"proven": "f" * 64, "baseline": "e" * 64, "neither": "d" * 64}
@@ -35,10 +35,10 @@ def verify(tmp_path, monkeypatch):
 
     def verified(standings, counts=None):
         kernels = [
-            Kernel(cache / f"{number}.cubin", "sm_90a", "softmax", DIGEST[standing])
+            BuiltEntry(cache / f"{number}.cubin", "sm_90a", "softmax", DIGEST[standing])
             for number, standing in enumerate(standings)
         ]
-        kernels.append(Kernel(cache / "other.cubin", "sm_90a", "other", "0" * 64))
+        kernels.append(BuiltEntry(cache / "other.cubin", "sm_90a", "other", "0" * 64))
         (cache / "a.cubin").touch()
         monkeypatch.setattr(triton_cache, "read_binaries", lambda paths: Contents(tuple(kernels)))
         report = counts if counts is None else {"problem": None, "artifacts": {"softmax": counts}}

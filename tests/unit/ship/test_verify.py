@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.ship.binaries import BuiltEntry, Contents
 from pytest_compileiq.ship.verify import Match, compare
-from pytest_compileiq.toolchains.machine_code.binaries import Contents, Kernel
 from tests.unit.artifacts import make_artifact
 
 
 @pytest.mark.parametrize("is_separate", [True, False])
 def test_compare_code_of_neither_arm_says_that_it_is_relocatable(is_separate):
     target = "sm_90a-nvcc13.3"
-    kernel = Kernel(Path("k.so"), "sm_90a", "k", "0" * 64, is_separate=is_separate)
+    kernel = BuiltEntry(Path("k.so"), "sm_90a", "k", "0" * 64, is_separate=is_separate)
     found = compare(Contents((kernel,)), {("k", target): make_artifact(target=target)}, "k.so", named=False)
     (finding,) = found.findings
     assert finding.verdict is Match.DIFFERS
@@ -39,8 +39,8 @@ def test_compare_of_another_architecture_tells_controls_that_were_not_proven_for
             "controls": made.controls.model_copy(update={"kind": kind, "knobs": knobs}),
         }
     )
-    other = Kernel(Path("k.fatbin"), "sm_80", "k", "0" * 64, command=command)
-    proven = Kernel(Path("k.fatbin"), "sm_90a", "k", made.code["k"].tuned.sha256)
+    other = BuiltEntry(Path("k.fatbin"), "sm_80", "k", "0" * 64, command=command)
+    proven = BuiltEntry(Path("k.fatbin"), "sm_90a", "k", made.code["k"].tuned.sha256)
     found = compare(Contents((proven, other)), {("k", target): made}, "k.fatbin", named=False)
     verdicts = [line.verdict for line in found.lines if "sm_80" in line.message]
     assert verdicts == ([] if verdict is None else [verdict])

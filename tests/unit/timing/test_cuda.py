@@ -16,8 +16,7 @@ from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poi
 from pytest_compileiq.timing.cuda_context import current_stream, holds_context, launching_on, uuid_of
 from pytest_compileiq.timing.launching import Launching, choose_launching
 from pytest_compileiq.timing.registry import finish
-from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
-from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule, DeviceArray
 
 
 def test_the_current_stream_is_restored_after_an_error():
@@ -93,7 +92,7 @@ def test_a_missing_cuda_core_names_the_extra(monkeypatch):
 
 def test_importing_the_modules_imports_neither_cuda_nor_nvml():
     code = (
-        "import sys, pytest_compileiq.timing.cuda, pytest_compileiq.timing.nvml, pytest_compileiq.toolchains.nvidia.cubin_module;"
+        "import sys, pytest_compileiq.timing.cuda, pytest_compileiq.timing.nvml, pytest_compileiq.toolchains.nvidia.launch;"
         "assert not {'cuda', 'pynvml', 'numpy'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

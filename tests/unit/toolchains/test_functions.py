@@ -6,9 +6,9 @@ import pytest
 
 from pytest_compileiq import Nvcc, Ptxas
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.machine_code.names import readable
 from tests import needs
 from tests.files import write_files
 

@@ -11,8 +11,7 @@ import pytest
 from pytest_compileiq.model import CONTROL_CLASSES
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
-from pytest_compileiq.toolchains.nvidia.baseline import Baseline
-from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, BaselineOptions
 from pytest_compileiq.toolchains.option_classes import classes_of
 from pytest_compileiq.toolchains.triton.launch import NOT_FOR_MARKERS
 from pytest_compileiq.toolchains.triton.launch_options import LAUNCH_OPTIONS
@@ -123,10 +122,10 @@ def test_no_option_of_nvidia_s_takes_back_what_the_baseline_says(compiler, words
     everything = {
         gene.name
         for gene in listed.space(
-            Baseline(compiler, ["-O1" if compiler == "ptxas" else "-Xptxas=-O1"]), CONTROL_CLASSES
+            BaselineOptions(compiler, ["-O1" if compiler == "ptxas" else "-Xptxas=-O1"]), CONTROL_CLASSES
         ).genes
     }
-    left = {gene.name for gene in listed.space(Baseline(compiler, words.split()), CONTROL_CLASSES).genes}
+    left = {gene.name for gene in listed.space(BaselineOptions(compiler, words.split()), CONTROL_CLASSES).genes}
     level = "-O" if compiler == "ptxas" else "-Xptxas=-O"
     assert everything - left - {level} == gone
     assert (level in left) is ("O1" in words)
@@ -134,7 +133,7 @@ def test_no_option_of_nvidia_s_takes_back_what_the_baseline_says(compiler, words
 
 @pytest.mark.parametrize("compiler", ["ptxas", "nvcc"])
 def test_the_public_options_of_a_default_space_keep_every_value(compiler):
-    names = {gene.name for gene in LISTS[compiler].space(Baseline(compiler, []), SAFE).genes}
+    names = {gene.name for gene in LISTS[compiler].space(BaselineOptions(compiler, []), SAFE).genes}
     assert "--maxrregcount=" in names and len(names) >= 5
     assert not names & {"--fmad=", "--use_fast_math", "--ftz=", "--restrict", "--force-load-cache=",
                         "--optimize-float-atomics"}  # fmt: skip

@@ -77,7 +77,7 @@ def test_cplusplus_with_exceptions_virtual_calls_and_shared_statics_is_loaded(tm
 
 
 def test_machine_code_is_that_of_production_s_object(tmp_path: Path) -> None:
-    from pytest_compileiq.toolchains.machine_code.elf import machine_code
+    from pytest_compileiq.machine_code.elf import machine_code
 
     found = product(tmp_path, "gcc -O2", "k.c", BETWEEN)
     built = found.build(None, tmp_path / "out", timeout_s=60)

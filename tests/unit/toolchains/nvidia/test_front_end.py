@@ -14,7 +14,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
 from pytest_compileiq.toolchains.commands import Commands
-from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds, Listing
+from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Dryrun, FrontEnds, NvccBuild
 
 FOLDER = Path("/tmp/run/0a")
 LISTED = f"""\
@@ -30,8 +30,8 @@ nvcc warning : something
 
 
 def test_a_listing_is_taken_apart_at_ptxas_and_names_no_folder() -> None:
-    listing = Listing.read(LISTED, FOLDER)
-    elsewhere = Listing.read(LISTED.replace(str(FOLDER), "/tmp/run/1b"), Path("/tmp/run/1b"))
+    listing = Dryrun.read(LISTED, FOLDER)
+    elsewhere = Dryrun.read(LISTED.replace(str(FOLDER), "/tmp/run/1b"), Path("/tmp/run/1b"))
     assert listing is not None and listing == elsewhere
     assert listing.environment == {"_SPACE_": " ", "PATH": "/cuda/bin:/usr/bin", "INCLUDES": '"-I/cuda/include"  '}
     assert [command.split()[0] for command in (*listing.before, *listing.behind)] == [
@@ -45,7 +45,7 @@ def test_a_listing_is_taken_apart_at_ptxas_and_names_no_folder() -> None:
 
 def test_of_several_architectures_every_ptxas_is_behind() -> None:
     other = [line.replace("sm_90a", "sm_80").replace("k.", "k.80.") for line in LISTED.splitlines()[3:6]]
-    listing = Listing.read("\n".join([*LISTED.splitlines()[:6], *other, *LISTED.splitlines()[6:]]), FOLDER)
+    listing = Dryrun.read("\n".join([*LISTED.splitlines()[:6], *other, *LISTED.splitlines()[6:]]), FOLDER)
     assert listing is not None
     assert [command.split()[0] for command in listing.before] == ["gcc", '"$CICC_PATH/cicc"'] * 2
     assert [command.split()[0] for command in listing.behind] == ["ptxas", "ptxas", "fatbinary"]
@@ -55,19 +55,19 @@ def test_what_is_preprocessed_or_removed_is_no_part_of_a_front_end(tmp_path: Pat
     listed = LISTED.replace("#$ gcc", f'#$ rm "{FOLDER}/k.reg.c"\n#$ gcc', 1).replace(str(FOLDER), str(tmp_path))
     for name in ("k.cpp1.ii", "k.module_id", "k.ptx", "k.reg.c", "kernel.cubin", "k.fatbin", "other.ptx"):
         (tmp_path / name).touch()
-    listing = Listing.read(listed, tmp_path)
+    listing = Dryrun.read(listed, tmp_path)
     assert listing is not None and {path.name for path in listing.left_in(tmp_path)} == {"k.module_id", "k.ptx"}
 
 
 def test_other_options_before_ptxas_are_another_front_end() -> None:
-    plain, other = Listing.read(LISTED, FOLDER), Listing.read(LISTED.replace("-x c++", "-x c++ -DTILE=8"), FOLDER)
-    behind = Listing.read(LISTED.replace("-arch=sm_90a", "-arch=sm_90a -O1"), FOLDER)
+    plain, other = Dryrun.read(LISTED, FOLDER), Dryrun.read(LISTED.replace("-x c++", "-x c++ -DTILE=8"), FOLDER)
+    behind = Dryrun.read(LISTED.replace("-arch=sm_90a", "-arch=sm_90a -O1"), FOLDER)
     assert plain and other and behind
     assert plain.name != other.name and plain.name == behind.name
 
 
 def test_a_controls_file_that_is_read_before_ptxas_says_nothing_by_its_name() -> None:
-    listing = Listing.read(LISTED.replace('cicc"', f'cicc" -apply-controls={FOLDER}/{CONTROLS}'), FOLDER)
+    listing = Dryrun.read(LISTED.replace('cicc"', f'cicc" -apply-controls={FOLDER}/{CONTROLS}'), FOLDER)
     assert listing is not None and listing.reads_controls
 
 
@@ -81,7 +81,7 @@ def test_a_controls_file_that_is_read_before_ptxas_says_nothing_by_its_name() ->
     ],
 )
 def test_what_is_no_whole_listing_of_ptxas_is_compiled_as_a_whole(text: str) -> None:
-    assert Listing.read(text, FOLDER) is None
+    assert Dryrun.read(text, FOLDER) is None
 
 
 # As nvcc: the preprocessor's and cicc's work is to write the PTX, ptxas's to take it with the controls.
@@ -96,7 +96,7 @@ class FakeNvcc:
     def __init__(self, home: Path, lists: Callable[[str], str] = lambda text: text) -> None:
         self.home, self.lists, self.scripts = home, lists, 0
 
-    def compilation(self, name: str, controls: str, flags: str = "-O3") -> Compilation:
+    def compilation(self, name: str, controls: str, flags: str = "-O3") -> NvccBuild:
         folder = self.home / name
         folder.mkdir()
         front, ptxas, behind = (part.format(folder=folder, flags=flags) for part in (FRONT, PTXAS, BEHIND))
@@ -115,7 +115,7 @@ class FakeNvcc:
             return run(argv, timeout_s=timeout_s, cwd=cwd, env=env)
 
         commands = Commands("nvcc", self.home, folder, 20.0, str.strip, run_program=run_program)
-        return Compilation(commands, command, digested, "k.cu")
+        return NvccBuild(commands, command, digested, "k.cu")
 
     @property
     def fronts(self) -> int:

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.machine_code.cubin import Cubin
+from pytest_compileiq.machine_code.names import demangled, outline
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.toolchains.machine_code.cubin import Cubin
-from pytest_compileiq.toolchains.machine_code.names import demangled, outline
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 
 REDUCE = "_Z6reduceIfLi256EEvPT_"

@@ -1,7 +1,7 @@
 import pytest
 
-from pytest_compileiq.toolchains.machine_code.names import readable
-from pytest_compileiq.toolchains.nvidia.kernel_names import NoSuchKernel, kernel_named
+from pytest_compileiq.machine_code.names import readable
+from pytest_compileiq.toolchains.nvidia.instantiations import NoSuchKernel, kernel_named
 
 WIDE, NARROW = "_Z6reduceIfLi256EEvPT_", "_Z6reduceIfLi64EEvPT_"
 FLOATS, DOUBLES = "_Z4overPf", "_Z4overPd"

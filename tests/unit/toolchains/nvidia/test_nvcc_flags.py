@@ -8,7 +8,7 @@ import pytest
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia.baseline import as_one_definition, split_nvcc_flags
+from pytest_compileiq.toolchains.nvidia.options import as_one_definition, split_nvcc_flags
 
 ROOT = Path("/project")
 PLACE = Place(ROOT / "kernels", ROOT)

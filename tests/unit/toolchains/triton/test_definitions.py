@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, ModuleSlice, decorators, needed
 from pytest_compileiq.toolchains.triton.statements import read_source
 from tests.files import write_files
 
@@ -220,7 +220,7 @@ def test_what_nobody_here_wrote_is_imported_as_it_is(tmp_path):
 def test_a_file_that_does_not_parse_is_said_where_it_is_executed(tmp_path):
     assert executed(tmp_path, {"k.py": "def kernel(:\n"}) == {"k": []}
     with pytest.raises(SyntaxError, match=r"k\.py, line 1"):
-        Part("k", tmp_path / "k.py").code()
+        ModuleSlice("k", tmp_path / "k.py").code()
 
 
 CONDITIONAL = {

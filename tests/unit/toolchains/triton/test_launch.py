@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle
+from pytest_compileiq.toolchains.triton.launch import DecoratedKernel, LaunchArguments, settle
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ptx_options", "debug")
 
@@ -51,11 +51,11 @@ def launch(decorated: Any, **given: Any):
         "kinds": {"x": "*fp32"},
         "knobs": {},
     } | given
-    return settle(kernel(decorated), Given(**asked), LANGUAGE)
+    return settle(kernel(decorated), LaunchArguments(**asked), LANGUAGE)
 
 
-def kernel(decorated: Any) -> Kernel:
-    taken = Kernel.of(decorated, OPTIONS)
+def kernel(decorated: Any) -> DecoratedKernel:
+    taken = DecoratedKernel.of(decorated, OPTIONS)
     assert taken is not None
     return taken
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_decided_is_one_sentence_with_the_remedy(decorated, given
 
 @pytest.mark.parametrize("other", [None, 3, tuned(print), SimpleNamespace(fn=None)])
 def test_what_wraps_no_function_of_triton_is_no_kernel(other):
-    assert Kernel.of(other, OPTIONS) is None
+    assert DecoratedKernel.of(other, OPTIONS) is None
 
 
 def test_configs_that_cannot_be_written_down_are_left_out_and_named_and_equal_ones_are_one():

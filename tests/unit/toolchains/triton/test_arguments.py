@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
-from pytest_compileiq.toolchains.triton.values import config_text, config_values, is_plain, plain
+from pytest_compileiq.toolchains.triton.arguments import config_text, config_values, is_plain, plain
 
 SCALARS = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.none()
 TEXTS = st.sampled_from(["tl.float16", "tl.int8", "relu", "a b", "it's", 'a "quote"', "x, y=1", ""])

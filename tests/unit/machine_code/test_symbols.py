@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
+from pytest_compileiq.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")

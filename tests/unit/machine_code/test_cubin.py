@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 

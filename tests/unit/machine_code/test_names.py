@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
+from pytest_compileiq.machine_code.names import listed, matching, readable
 
 REDUCE = "_Z6reduceIfLi256EEvPT_"
 IN_NAMESPACE = "_ZN2ns5scaleEPfi"
@@ -92,7 +92,7 @@ def test_a_list_names_each_function_once_and_counts_what_does_not_fit():
 def test_a_name_that_is_not_mangled_asks_no_c_runtime():
     code = (
         "import sys, pytest_compileiq.plugin, pytest_compileiq.replay.run\n"
-        "from pytest_compileiq.toolchains.machine_code.names import readable\n"
+        "from pytest_compileiq.machine_code.names import readable\n"
         "assert readable('scale@sm_90a') == 'scale@sm_90a' and readable('__kernels_MOD_saxpy') == 'kernels::saxpy'\n"
         "assert 'cxxfilt' not in sys.modules"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.machine_code import elf
-from pytest_compileiq.toolchains.machine_code.binaries import read_binaries
-from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
+from pytest_compileiq.machine_code import elf
+from pytest_compileiq.machine_code.elf import MachineCode, machine_code
+from pytest_compileiq.ship.binaries import read_binaries
 from tests import needs
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

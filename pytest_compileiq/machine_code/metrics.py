@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.names import listed, matching, meant
 from pytest_compileiq.model import of_entries
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.names import listed, matching, meant
 
 LARGEST = frozenset({"registers", "barriers"})  # of all entries one launch takes one, so that a sum means nothing
 _MOST_NAMED = 8  # entry functions in one sentence

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from elftools.elf.sections import Symbol
 
-from pytest_compileiq.toolchains.machine_code.image import Image, Patch
-from pytest_compileiq.toolchains.machine_code.parts import digest_of
+from pytest_compileiq.machine_code.image import Image, Patch
+from pytest_compileiq.machine_code.parts import digest_of
 
 INSTRUCTION_BYTES = 16  # since sm_70
 _DECODED = range(70, 130)

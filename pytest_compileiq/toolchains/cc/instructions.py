@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
+from pytest_compileiq.machine_code.elf import exported_functions
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.machine_code.elf import exported_functions
 
 _LISTING_BYTES = 64 * 2**20
 _OBJECT = re.compile(r"^\S.*:     file format .*$", re.MULTILINE)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.machine_code.symbols import mutable_variables
+from pytest_compileiq.machine_code.symbols import mutable_variables
 
 KEEPING = """\
 static int counter;

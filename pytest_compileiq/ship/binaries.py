@@ -20,11 +20,11 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.cubin import read_cubin
+from pytest_compileiq.machine_code.elf import ObjectCode, defined_functions, entries_of, read_objects
 from pytest_compileiq.model import HOST
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.commands import ask
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.machine_code.elf import ObjectCode, defined_functions, entries_of, read_objects
 from pytest_compileiq.toolchains.nvidia.tools import first_error, installed
 
 CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
@@ -130,7 +130,7 @@ _TYPE, _ET_REL = slice(16, 18), 1
 
 
 @dataclass(frozen=True)
-class Kernel:
+class BuiltEntry:
     """One entry function, of relocatable device code (``-rdc=true``) where ``is_separate``.
 
     Attributes:
@@ -171,7 +171,7 @@ class Contents:
         unreadable: what could not be read, in sentences.
     """
 
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[BuiltEntry, ...] = ()
     objects: tuple[ObjectCode, ...] = ()
     linked: tuple[Linked, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -199,7 +199,7 @@ def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = 
 _Namings = Sequence[frozenset[str]]
 
 
-def _together(kernels: Iterable[Kernel], objects: Sequence[ObjectCode], namings: _Namings) -> Iterator[Kernel]:
+def _together(kernels: Iterable[BuiltEntry], objects: Sequence[ObjectCode], namings: _Namings) -> Iterator[BuiltEntry]:
     """The kernels; those of host objects with their digests in one build of all ``objects``."""
     digests = _digests(objects, namings)
     for kernel in kernels:
@@ -262,19 +262,19 @@ def _host_code(path: Path, data: bytes, namings: _Namings) -> Contents:
         return Contents(linked=(Linked(path, defined_functions(path)),))
     objects = tuple(read_objects([path]))
     kernels = (
-        Kernel(path, HOST, name, sha256, frozenset(others))
+        BuiltEntry(path, HOST, name, sha256, frozenset(others))
         for name, (sha256, *others) in sorted(_digests(objects, namings).items())
     )
     return Contents(tuple(kernels), objects)
 
 
-def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
+def _kernels(cubin: Path, path: Path) -> Iterator[BuiltEntry]:
     """The entry functions of ``cubin``, which came from ``path``."""
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
         architecture, others = named[1] if named else UNKNOWN, frozenset(code.former)
-        yield Kernel(path, architecture, entry, code.sha256, others, read.is_separate, read.command)
+        yield BuiltEntry(path, architecture, entry, code.sha256, others, read.is_separate, read.command)
 
 
 def _is_cubin(data: bytes) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.names import demangled, matching, meant
 from pytest_compileiq.model import BuildResult
-from pytest_compileiq.toolchains.machine_code.names import demangled, matching, meant
 
 _POPULATE_READ, _POPULATE_WRITE = 22, 23  # of madvise(2), since Linux 5.14
 _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
@@ -47,7 +47,7 @@ class SharedLibrary(ctypes.CDLL):
         return super().__getitem__(symbol)
 
     def _defined(self) -> frozenset[str]:
-        from pytest_compileiq.toolchains.machine_code.elf import defined_functions  # heavy: elftools
+        from pytest_compileiq.machine_code.elf import defined_functions  # heavy: elftools
 
         return defined_functions(Path(self._name))
 

@@ -18,8 +18,8 @@ from elftools.elf.relocation import Relocation, RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.parts import digest_of, without_module_id
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.toolchains.machine_code.parts import digest_of, without_module_id
 
 _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.machine_code.instructions import count_instructions
-from pytest_compileiq.toolchains.machine_code.metrics import totals, value_of
+from pytest_compileiq.machine_code.metrics import totals, value_of
+from pytest_compileiq.toolchains.cc.instructions import count_instructions
 
 NARROW, WIDE = {"registers": 20, "spill_bytes": 4, "code_bytes": 100}, {"registers": 60, "spill_bytes": 8}
 ENTRIES = {

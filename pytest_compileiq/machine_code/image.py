@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
-from pytest_compileiq.toolchains.machine_code.parts import without_module_id
+from pytest_compileiq.machine_code.parts import without_module_id
 
 INFO = ".nv.info"  # and .nv.info.FUNCTION
 _SIZED_VALUE = 0x04

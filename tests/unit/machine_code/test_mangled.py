@@ -7,7 +7,7 @@ from pathlib import Path
 import cxxfilt
 import pytest
 
-from pytest_compileiq.toolchains.machine_code.names import declaration, matching, outline, readable, without_parameters
+from pytest_compileiq.machine_code.names import declaration, matching, outline, readable, without_parameters
 
 # CUTLASS 4.2, examples/12_gemm_bias_relu, as nvcc 13.3 names its kernel
 GEMM = (
