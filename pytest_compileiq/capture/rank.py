@@ -79,7 +79,7 @@ class Shaped(Protocol):
     """Calls on one shape."""
 
     @property
-    def shape(self) -> Shape: ...  # noqa: D102 - see above
+    def shape(self) -> Shape: ...
 
 
 _Shaped = TypeVar("_Shaped", bound=Shaped)

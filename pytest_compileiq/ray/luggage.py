@@ -21,7 +21,7 @@ from pytest_compileiq.workers.start import LIBRARIES
 class Ask(Protocol):
     """Calls a method of an actor."""
 
-    def __call__(self, method: str, *arguments: object) -> object: ...  # noqa: D102 - see above
+    def __call__(self, method: str, *arguments: object) -> object: ...
 
 
 @dataclass

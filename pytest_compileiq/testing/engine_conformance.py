@@ -11,8 +11,6 @@
 Each test is one promise of ``pytest_compileiq.engines.base.Engine``, and says which.
 """
 
-# ruff: noqa: D102 - a test's name is its sentence
-
 from __future__ import annotations
 
 import hashlib

@@ -15,8 +15,6 @@
 Each test is one promise of ``pytest_compileiq.toolchains.base.Builder``, and says which.
 """
 
-# ruff: noqa: D102 - a test's name is its sentence
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
