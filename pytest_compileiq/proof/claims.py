@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.claim import ChecksTable, Claim, ClaimedDevice, DecisionRecord, FleetTable
+from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord
 from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.comparison import Analysis, steady_values
@@ -280,8 +280,8 @@ def claim_of(
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,
-        fleet=FleetTable.of(decision.fleet) if decision.fleet else None,
-        devices=tuple(map(ClaimedDevice.of, decision.devices)),
+        fleet=decision.fleet,
+        devices=decision.devices,
     )
 
 

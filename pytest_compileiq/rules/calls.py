@@ -1,10 +1,9 @@
-"""What first calls say of later ones: whether measured calls do other work, and whether a gain is there on new input.
+"""First calls against later ones: whether measured calls do other work, and whether a gain is there on new input.
 
 A look at one call (``CallTimes``) gives advice, never a verdict: a difference that caches or new pages may explain is
-not reported. ``FirstCalls`` decide:
-
-A kernel that remembers its input, a plan made of it, or the output is right on every input, and no faster on a new one.
-Caches explain no difference, since they are emptied before each call, nor does what both arms pay for a first call.
+not reported. ``FirstCalls`` of both arms decide whether a kernel remembers its input, a plan made of it, or the output:
+it is right on every input, and no faster on a new one. Caches explain no difference, since they are emptied before each
+call, nor does what both arms pay for a first call.
 
 Where the body draws from ``acf.rng``, each draw is new. With x the log of first over later calls, tuned less baseline,
 and with ``limit`` half the log gain of later calls, at least that of 1.1, Student's t over the draws asks whether
@@ -30,9 +29,14 @@ RATIO = 2.0  # between the first call and later ones, where caches explain less
 FRESH_RATIO = 3.0  # where the code too is new to the process
 FAULT_S = 50e-6  # to touch a new page; 34 µs was seen in a virtual machine, whose host has to find the page too
 PART, MOST = 0.2, 0.5  # shares of a call's time that are call overhead
+SURE_P = 1e-4
+FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
+LOOKS = 16, 32, 64  # copies of the build
+_LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
+_CLIP = 3.0
+_FEWEST_COPIES = 5
+_MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
 _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
-
-Unlike = Literal["longer", "shorter"]
 
 
 class CallTimes(Struct, frozen=True):
@@ -56,7 +60,7 @@ class CallTimes(Struct, frozen=True):
     empty_s: float | None
 
 
-def unlike(times: CallTimes, *, ratio: float) -> Unlike | None:
+def unlike(times: CallTimes, *, ratio: float) -> Literal["longer", "shorter"] | None:
     """Whether the first call did other work than later ones: neither caches nor new pages explain the difference."""
     if times.first_s - times.faults * FAULT_S > ratio * max(times.later_s, times.cold_s):
         return "longer"
@@ -64,11 +68,11 @@ def unlike(times: CallTimes, *, ratio: float) -> Unlike | None:
 
 
 def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
-    """What to say when every look found the same difference; None when they did not."""
+    """Advice where every look found the same difference, else None."""
     differences = {unlike(times, ratio=ratio) for times in looks}
     if len(differences) != 1 or None in differences:
         return None
-    first, later = (min(values) for values in zip(*((times.first_s, times.later_s) for times in looks), strict=True))
+    first, later = min(times.first_s for times in looks), min(times.later_s for times in looks)
     return (
         f"the first call takes {_text(first)} and later ones {_text(later)}: the measured calls do other work than "
         "the first call, as where a kernel works in place or remembers; let each measured call begin from the same "
@@ -77,7 +81,7 @@ def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
 
 
 def of_the_way(looks: Sequence[CallTimes]) -> str | None:
-    """What to say of a call that takes little longer than one of an empty function; None where it takes much longer."""
+    """Advice on a call that takes little longer than one of an empty function, else None."""
     known = [(times.empty_s / times.call_s, times) for times in looks if times.empty_s is not None]
     if not known or (least := min(known, key=lambda pair: pair[0]))[0] < PART:
         return None
@@ -98,23 +102,15 @@ def _text(seconds: float) -> str:
 
 # ── whether a gain is there on new input ─────────────────────────────────────────────────────────────────────────
 
-SURE_P = 1e-4
-_LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
-_CLIP = 3.0
-FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
-LOOKS = 16, 32, 64  # copies of the build
-_FEWEST_COPIES = 5
-_MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
-
 
 class Called(Struct, frozen=True):
     """One arm's calls on one draw, in seconds of processor time.
 
     Attributes:
-        first_s: the first call on what the body drew.
+        first_s: the first call on the drawn input.
         later_s: the median of later calls.
         warm_s: the fastest of further calls in a row, whose caches nobody empties.
-        new_pages: how many pages more the first call touched as the first than later ones.
+        new_pages: pages that the first call touched beyond those of later ones.
     """
 
     first_s: float
@@ -135,9 +131,13 @@ class FirstCalls(Struct, frozen=True):
         """Whether no new memory is in the first call's time; of the tuned arm it may be where it remembers."""
         return self.baseline.new_pages <= 0
 
+    def both(self, when: str) -> tuple[float, float]:
+        """The baseline's and the tuned arm's ``first_s``, ``later_s`` or ``warm_s``."""
+        return getattr(self.baseline, when), getattr(self.tuned, when)
+
 
 def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
-    """Why the gain is one of remembered input, in words; None where nothing says so, or too few draws do."""
+    """Why the gain is one of remembered input; None where nothing says so, or too few draws do."""
     import numpy as np  # heavy, as scipy is
 
     from pytest_compileiq.rules.stats import paired_p
@@ -145,10 +145,7 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
     usable = [draw for draw in draws if draw.is_usable]
     if len(usable) < FEWEST:
         return None
-    first, later = (
-        np.log([(getattr(draw.baseline, when), getattr(draw.tuned, when)) for draw in usable])
-        for when in ("first_s", "later_s")
-    )
+    first, later = (np.log([draw.both(when) for draw in usable]) for when in ("first_s", "later_s"))
     first_gains, later_gains = -np.diff(first)[:, 0], -np.diff(later)[:, 0]
     limit = max(float(later_gains.mean()) / 2, math.log(_LEAST_GAIN))
     p_value = paired_p(np.clip((later_gains - first_gains - limit) / limit, -_CLIP, _CLIP), 0.0)
@@ -175,7 +172,7 @@ def is_decided(copies: Sequence[FirstCalls]) -> bool:
 
 
 def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
-    """The reason for no verdict on a gain that first calls of copies of the build lack; None where they have it."""
+    """Why there is no verdict on a gain that first calls of copies of the build lack; None where they have it."""
     from pytest_compileiq.rules.stats import paired_p
 
     if len(copies) < FEWEST or (lost := _lost_seconds(copies)) is None:
@@ -193,10 +190,7 @@ def _lost_seconds(copies: Sequence[FirstCalls]) -> Floats | None:
     """The share of the saved seconds that each first call lacks, shape (copies,); None where little is saved."""
     import numpy as np
 
-    first, later, warm = (
-        np.array([(getattr(copy.baseline, when), getattr(copy.tuned, when)) for copy in copies])
-        for when in ("first_s", "later_s", "warm_s")
-    )
+    first, later, warm = (np.array([copy.both(when) for copy in copies]) for when in ("first_s", "later_s", "warm_s"))
     saved_s = float(-np.diff(warm).mean())  # emptied caches can hide a gain that a proof shows
     if saved_s < (1 - 1 / _LEAST_GAIN) * float(warm[:, 0].mean()):
         return None

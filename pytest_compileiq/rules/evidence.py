@@ -45,18 +45,19 @@ def slot_values(rows: SampleTable | Sequence[SampleRow]) -> tuple[Floats, Floats
     of_slot = _samples_of_a_slot(table.objective, counts, processes, quads)
     order = np.lexsort((sample, place))
     design = *shape[:3], 2, of_slot
-    where = "process {}, quad {}".format
+
+    def refusal(bad: int, what: str) -> StoreError:
+        return StoreError(f"process {columns.process[bad]}, quad {columns.quad[bad]}: a sample {what}")
+
     unnumbered = (sample[order].reshape(-1, of_slot) != np.arange(of_slot)).ravel()
     if unnumbered.any():
-        bad = order[unnumbered.argmax()]
-        raise StoreError(f"{where(columns.process[bad], columns.quad[bad])}: a sample is missing or stands twice")
+        raise refusal(order[unnumbered.argmax()], "is missing or stands twice")
     metric, share = tail_of(table.objective)
     values = np.asarray(columns.value)
     is_time = metric in TIMED_OBJECTIVES
     unfit = ~np.isfinite(values) | (values <= 0 if is_time else False)
     if unfit.any():
-        number, bad = "a positive" if is_time else "a finite", int(unfit.argmax())
-        raise StoreError(f"{where(columns.process[bad], columns.quad[bad])}: a sample is not {number} number")
+        raise refusal(int(unfit.argmax()), f"is not a {'positive' if is_time else 'finite'} number")
     ordered = np.sort(values[order].reshape(design), axis=-1)
     taken: Floats = quantile(list(np.moveaxis(ordered, -1, 0)), share)
     lost = np.asarray(columns.dropped)[order].reshape(design).any(axis=(2, 3, 4))
@@ -65,11 +66,7 @@ def slot_values(rows: SampleTable | Sequence[SampleRow]) -> tuple[Floats, Floats
 
 
 def units_of(rows: SampleTable | Sequence[SampleRow]) -> tuple[str, ...]:
-    """The specimen of the device that each process ran on, in the order of ``slot_values``; empty where all are one.
-
-    Raises:
-        StoreError: one process ran on two.
-    """
+    """The specimen of the device that each process ran on, in the order of ``slot_values``; empty where all are one."""
     columns = SampleTable.of(rows).columns
     if len(set(columns.unit)) < 2:
         return ()
@@ -86,31 +83,24 @@ def start_values(rows: SampleTable | Sequence[SampleRow]) -> Mapping[StartKind, 
     The processes are those of ``slot_values``; NaN where one has no such call that was not dropped.
     """
     columns = SampleTable.of(rows).columns
-    starts = [(place, start) for place, start in enumerate(columns.start) if start and not columns.dropped[place]]
     processes, process = _ranked(columns.process)
-    found: dict[StartKind, dict[tuple[int, int], list[float]]] = {}
-    for place, start in starts:
-        found.setdefault(start.kind, {}).setdefault((process[place], columns.arm[place]), []).append(start.seconds)
     values: dict[StartKind, Floats] = {}
-    for kind, seconds in found.items():
-        values[kind] = np.full((len(processes), len(ARMS)), np.nan)
-        for where, taken in seconds.items():
-            values[kind][where] = min(taken)  # whatever else runs on the machine only adds
+    for place, start in enumerate(columns.start):
+        if start and not columns.dropped[place]:
+            least = values.setdefault(start.kind, np.full((len(processes), len(ARMS)), np.nan))
+            where = process[place], columns.arm[place]
+            least[where] = np.fmin(least[where], start.seconds)  # whatever else runs on the machine only adds
     return values
 
 
 def _ranked(numbers: array[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The different numbers, sorted, and the place of each among them; faster than ``np.unique`` for small ones."""
-    present = np.flatnonzero(np.bincount(numbers))
+    """The different numbers, sorted, and the place of each among them."""
+    present = np.flatnonzero(np.bincount(numbers))  # faster than np.unique for small ones
     return present, np.searchsorted(present, numbers)
 
 
 def _samples_of_a_slot(objective: str, counts: np.ndarray, processes: np.ndarray, quads: np.ndarray) -> int:
-    """How many samples each slot has.
-
-    Args:
-        counts: of samples, shape (processes, quads, arms, slots).
-    """
+    """How many samples each slot has, of ``counts`` of shape (processes, quads, arms, slots)."""
     slots = (counts > 0).sum(axis=3)
     if slots.sum() != len(processes) * len(quads) * _SLOTS:
         raise StoreError(
@@ -134,8 +124,8 @@ class Evidence:
     """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms.
 
     Attributes:
-        units: the specimen of the device that each process ran on; empty where all ran on one.
-        starts: the single calls that slots began with: kind → seconds, shape (processes, 2), baseline first.
+        units: as ``units_of`` gives them.
+        starts: as ``start_values`` gives them.
     """
 
     baseline: Floats
@@ -181,15 +171,13 @@ class Evidence:
     def by_quad(self) -> Floats:
         """Baseline − tuned of each quad's mean on the axis, shape (processes, quads)."""
         baseline, tuned = self.compared
-        quads: Floats = baseline.mean(axis=2) - tuned.mean(axis=2)
-        return quads
+        return np.asarray(baseline.mean(axis=2) - tuned.mean(axis=2))
 
     @cached_property
     def by_process(self) -> Floats:
         """Baseline − tuned of each process's mean, shape (processes,), without those that lost every quad."""
         kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
-        means: Floats = np.nanmean(kept, axis=1)
-        return means
+        return np.asarray(np.nanmean(kept, axis=1))
 
     @cached_property
     def devices(self) -> dict[str, Floats]:
@@ -202,22 +190,21 @@ class Evidence:
 
     def on(self, unit: str) -> NDArray[np.bool_]:
         """Which processes ran on ``unit``."""
-        ran: NDArray[np.bool_] = np.array(self.units) == unit
-        return ran
+        return np.asarray(np.array(self.units) == unit)
 
     def _levelled(self, arm: Floats) -> Floats:
         """``arm`` with the median of every device moved to that of all."""
-        by_ratio = self.analysis.scale is None
         levelled, middle = arm.copy(), np.nanmedian(arm)
-        for unit in self.devices:
-            of_unit = np.nanmedian(arm[self.on(unit)])
-            levelled[self.on(unit)] *= middle / of_unit if by_ratio else 1.0
-            levelled[self.on(unit)] += 0.0 if by_ratio else middle - of_unit
+        for own in map(self.on, self.devices):
+            if self.analysis.scale is None:
+                levelled[own] *= middle / np.nanmedian(arm[own])
+            else:
+                levelled[own] += middle - np.nanmedian(arm[own])
         return levelled
 
 
 def gather(rows: SampleTable | Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
-    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
+    """Arrange raw samples of one objective as evidence.
 
     A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
     (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.

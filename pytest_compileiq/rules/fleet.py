@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
+from pytest_compileiq.claim import ClaimedDevice, FleetTable
 from pytest_compileiq.model import FLEET, LEAST_PROCESSES
 from pytest_compileiq.rules.stats import (
     Floats,
@@ -30,33 +30,6 @@ from pytest_compileiq.spelling import quantity
 WORSE_TAIL = 0.05
 OUTLIER_LEVEL = 0.05  # that any device is called one, where none is
 Devices = Mapping[str, Floats]
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """What one of several devices showed; the limits are of its own two-sided 95 % interval."""
-
-    unit: str
-    processes: int
-    speedup: float
-    speedup_low: float
-    speedup_high: float
-    outlier: bool = False
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """How devices differ, and what another one would show.
-
-    Attributes:
-        between_sd: the standard deviation of the gain between devices, as a share: 0.02 is 2 %.
-        another_low, another_high: where the gain lies that another device would show, if it were measured as these
-            were, with a probability of 95 %.
-    """
-
-    between_sd: float
-    another_low: float
-    another_high: float
 
 
 def is_fleet(devices: Devices) -> bool:
@@ -84,23 +57,16 @@ def p_above(devices: Devices, floor: float) -> float:
     return paired_p(groups[0], floor) if len(groups) == 1 else stratified_p(groups, floor)
 
 
-def negated(devices: Devices) -> Devices:
-    """The same with all signs turned round."""
-    return {unit: -differences for unit, differences in devices.items()}
-
-
 def means_of(devices: Devices) -> Floats:
     """One mean a device, shape (devices,)."""
     return np.array([differences.mean() for differences in devices.values()])
 
 
 def surely_below(devices: Devices, floor: float) -> tuple[str, ...]:
-    """The devices among several whose own upper 95 % bound lies below ``floor``.
-
-    It is a veto, which proves nothing, so that no correction for their number makes it milder.
-    """
+    """The devices among several whose own upper 95 % bound lies below ``floor``."""
     if len(devices) == 1:
         return ()
+    # It is a veto, which proves nothing, so that no correction for their number makes it milder.
     return tuple(unit for unit, own in devices.items() if paired_p(-own, -floor) <= WORSE_TAIL)
 
 
@@ -167,24 +133,35 @@ def what_would_decide(devices: Devices, floor: float, level: float) -> str | Non
     return None if needed is None else f"{max(needed, have + 1)} {'devices' if fleet else 'processes'}"
 
 
-def on_devices(devices: Devices, gain: Callable[[float], float]) -> tuple[OnDevice, ...]:
+def on_devices(devices: Devices, gain: Callable[[float], float]) -> tuple[ClaimedDevice, ...]:
     """What each of several devices showed; nothing of one."""
     if len(devices) == 1:
         return ()
     strange = outliers(devices)
-    intervals = [paired_interval(own, 0.025) for own in devices.values()]
+    shown = [(unit, own.size, paired_interval(own, 0.025)) for unit, own in devices.items()]
     return tuple(
-        OnDevice(unit, own.size, gain(each.estimate), gain(each.low), gain(each.high), unit in strange)
-        for (unit, own), each in zip(devices.items(), intervals, strict=True)
-    )
+        ClaimedDevice.of({
+            "unit": unit,
+            "processes": processes,
+            "speedup": gain(interval.estimate),
+            "speedup_low": gain(interval.low),
+            "speedup_high": gain(interval.high),
+            "outlier": unit in strange,
+        })
+        for unit, processes, interval in shown
+    )  # fmt: skip
 
 
-def fleet_of(devices: Devices, gain: Callable[[float], float]) -> Fleet | None:
+def fleet_of(devices: Devices, gain: Callable[[float], float]) -> FleetTable | None:
     """How the devices of a fleet differ; None where they are too few for one."""
     if not is_fleet(devices):
         return None
-    predicted = another(devices)
-    return Fleet(gain(between_sd(devices)) - 1, gain(predicted.low), gain(predicted.high))
+    differ, predicted = gain(between_sd(devices)) - 1, another(devices)
+    return FleetTable.of({
+        "between_sd": differ,
+        "another_low": gain(predicted.low),
+        "another_high": gain(predicted.high),
+    })  # fmt: skip
 
 
 def why_too_few(devices: Devices) -> str | None:

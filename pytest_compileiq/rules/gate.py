@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_compileiq.claim import MOST_FLIPS
+from pytest_compileiq.claim import MOST_FLIPS, ClaimedDevice, FleetTable
 from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet
 from pytest_compileiq.rules.evidence import Evidence
-from pytest_compileiq.rules.fleet import Fleet, OnDevice
 from pytest_compileiq.rules.slot_starts import why_not_the_work
 from pytest_compileiq.rules.stats import cohens_d, log_spread_ratio, sign_flip, step_down, welch_centred
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
@@ -36,12 +35,15 @@ PROCESS_EVERY_S = 0.5  # from the start of one process of a proof to the next: n
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its reason and the numbers behind it; speed-ups are gains, above 1 when tuned is better.
+    """A verdict with its reason and the numbers behind it.
 
-    Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it. ``means`` are
-    the geometric ones of the baseline's and the tuned arm's slots, in the metric's unit, for a ratio. Of several
-    devices, ``devices`` says what each of them showed, and ``fleet`` how they differ, where they speak for others.
-    ``skipped`` gains are surely none of work that each call does.
+    Attributes:
+        speedup, speedup_low, speedup_high: gains, above 1 when tuned is better; ratios, or where ``scale`` is given
+            differences in units of it: 1.02 is better by 2 %.
+        means: of a ratio, the geometric means of the baseline's and the tuned arm's slots, in the metric's unit.
+        devices: the results of each of several devices.
+        fleet: how they differ, where they speak for others.
+        skipped: the gain is surely none of work that each call does.
     """
 
     verdict: Verdict
@@ -57,24 +59,21 @@ class Decision:
     note: str = ""
     scale: float | None = None
     means: tuple[float, float] | None = None
-    devices: tuple[OnDevice, ...] = ()
-    fleet: Fleet | None = None
+    devices: tuple[ClaimedDevice, ...] = ()
+    fleet: FleetTable | None = None
     skipped: bool = False
 
 
 def looks_of(devices: int) -> tuple[int, ...]:
-    """How many processes each look takes of all devices together: of several, of each half as many as of one alone."""
+    """Processes at each look, of all devices together: each of several takes half as many as one alone."""
     return LOOKS if devices == 1 else tuple(devices * processes // 2 for processes in LOOKS)
 
 
 def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
-    """The devices that gave too few processes to count, as those do that are lost on the way.
+    """The devices of ``processes`` (device → how many it gave) that gave too few to count.
 
     None where too little is left without them: then there is no verdict. One that is left alone has to have given as
     many as one device does.
-
-    Args:
-        processes: device → how many it gave.
     """
     lost = tuple(unit for unit, count in processes.items() if count < LEAST_PROCESSES)
     left = [count for unit, count in processes.items() if unit not in lost]
@@ -82,7 +81,7 @@ def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def judge_gains(evidences: Sequence[Evidence], thresholds: Thresholds, *, level: float, seed: int) -> list[Decision]:
-    """Each gain judged at the level that Holm's procedure gives it in the family of them all.
+    """Judge each gain at the level that Holm's procedure gives it in the family of them all.
 
     Args:
         level: of the family: alpha after the split over looks.
@@ -114,35 +113,29 @@ def judge_gain(
         flips: of the randomisation test, to repeat a recorded decision; None where ``level`` determines them.
     """
     decision = _measured(evidence, level)
-    if reason := why_lost(evidence):
-        return replace(decision, reason=reason)
+    if decision.reason:
+        return decision
     p_welch, p_floor = _p_without_flips(evidence, thresholds)
     p_flip, used = 0.0, 0
     if max(p_welch, p_floor) <= level:  # all three have to reject (Berger, Technometrics 24, 1982)
-        p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
+        flips = flips or min(MOST_FLIPS, max(4096, math.ceil(20 / level)))
+        p_flip, used = sign_flip(evidence.by_quad, flips=flips, seed=seed)
     floor = evidence.analysis.step(thresholds.min_speedup)
     decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
     if pattern := _false_pattern(evidence, decision) or _worse_somewhere(evidence, decision, thresholds):
         return pattern
-    failing = [
-        text
-        for text, failed in (
-            (f"Welch's p = {p_welch:.2g} is above {level:.2g}", not p_welch <= level),
-            (
-                f"d = {decision.cohens_d:.2f} is below {thresholds.min_effect:g}",
-                not decision.cohens_d >= thresholds.min_effect,
-            ),
-            (f"the randomisation test's p = {p_flip:.2g} is above {level:.2g}", not p_flip <= level),
-            (
-                f"the {_gain_named(evidence, thresholds.min_speedup)} (p = {p_floor:.2g}, needed {level:.2g})",
-                not p_floor <= level,
-            ),
-        )
-        if failed
-    ]
+    failing = None
+    if not p_welch <= level:
+        failing = f"Welch's p = {p_welch:.2g} is above {level:.2g}"
+    elif not decision.cohens_d >= thresholds.min_effect:
+        failing = f"d = {decision.cohens_d:.2f} is below {thresholds.min_effect:g}"
+    elif not p_flip <= level:
+        failing = f"the randomisation test's p = {p_flip:.2g} is above {level:.2g}"
+    elif not p_floor <= level:
+        failing = f"the {_gain_named(evidence, thresholds.min_speedup)} (p = {p_floor:.2g}, needed {level:.2g})"
     if failing:
         more = _what_would_decide(evidence, floor, level)
-        return replace(decision, reason=f"{_compared(decision)}: {failing[0]}; {more}")
+        return replace(decision, reason=f"{_compared(decision)}: {failing}; {more}")
     reason = f"{_compared(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}"
     return _proven(evidence, replace(decision, reason=reason))
 
@@ -150,11 +143,11 @@ def judge_gain(
 def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: float) -> Decision:
     """PROVEN when tuned is surely no more than ``max_regression`` worse; REFUTED when it surely is."""
     decision = _measured(evidence, level)
-    if reason := why_lost(evidence):
-        return replace(decision, reason=reason)
+    if decision.reason:
+        return decision
     floor = evidence.analysis.step_of_share(-thresholds.max_regression)
     p_value = fleet.p_above(evidence.devices, floor)
-    worse = fleet.p_above(fleet.negated(evidence.devices), -floor)
+    worse = fleet.p_above({unit: -own for unit, own in evidence.devices.items()}, -floor)
     decision = replace(decision, p_value=p_value)
     if refused := _worse_somewhere(evidence, decision, thresholds):
         return refused
@@ -169,8 +162,8 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
 def confirm_gain(evidence: Evidence, thresholds: Thresholds) -> Decision:
     """PROVEN when a second sample shows the gain of the first: above ``min_speedup``, at one-sided 5 %."""
     decision = _measured(evidence, CONFIRM_LEVEL)
-    if reason := why_lost(evidence):
-        return replace(decision, reason=reason)
+    if decision.reason:
+        return decision
     p_value = fleet.p_above(evidence.devices, evidence.analysis.step(thresholds.min_speedup))
     decision = replace(decision, p_value=p_value)
     if refused := _worse_somewhere(evidence, decision, thresholds):
@@ -190,18 +183,17 @@ def judge_replay(
     last_look: bool,
     least: float | None = None,
 ) -> Decision:
-    """Does a committed gain still stand, by its own analysis? The floor is half of it, at least 0.5 %.
+    """Whether a committed gain still stands, by its own analysis; the floor is half of it, at least 0.5 %.
 
     PROVEN when the lower bound at 5 %, split over the looks, is above the floor, REFUTED when the upper 99.5 % bound is
-    below it, and else INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it
-    decayed.
+    below it, and else INCONCLUSIVE, at the last look too. A proven gain beside the committed interval has a note.
 
     Args:
         least: a gain that the claim leaves room for on this device: nothing above it refutes.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
-    if reason := why_lost(evidence):
-        return replace(decision, reason=reason)
+    if decision.reason:
+        return decision
     analysis = evidence.analysis
     floor = max(analysis.step(committed_speedup) / 2, analysis.step_of_share(REPLAY_FLOOR))
     low = fleet.gain_interval(evidence.devices, REPLAY_PROVE_TAIL).low
@@ -210,7 +202,12 @@ def judge_replay(
     at_least = floor_text(analysis.gain(floor), analysis.scale)
     shown = f"{_compared(decision)}; committed {gain_text(committed_speedup, analysis.scale)}, floor {at_least}"
     if low > floor:
-        note = _drift(decision, committed_low, committed_high)
+        now, note = gain_text(decision.speedup, decision.scale), ""
+        if decision.speedup_high < committed_low:
+            committed = limits_text(committed_low, committed_high, decision.scale)
+            note = f"decayed: {now} now, {committed} committed"
+        elif decision.speedup_low > committed_high:
+            note = f"more than claimed: {now} now; refresh the claim with --tune-budget=0"
         return _proven(evidence, replace(decision, reason=shown, note=note))
     room = floor if least is None else min(floor, analysis.step(least))
     if high < room:
@@ -236,45 +233,30 @@ def _proven(evidence: Evidence, decision: Decision) -> Decision:
     return replace(decision, verdict=Verdict.PROVEN)
 
 
-def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:
-    if decision.speedup_high < committed_low:
-        committed = limits_text(committed_low, committed_high, decision.scale)
-        return f"decayed: {gain_text(decision.speedup, decision.scale)} now, {committed} committed"
-    if decision.speedup_low > committed_high:
-        now = gain_text(decision.speedup, decision.scale)
-        return f"more than claimed: {now} now; refresh the claim with --tune-budget=0"
-    return ""
-
-
 def _measured(evidence: Evidence, level: float) -> Decision:
-    """An undecided decision with the numbers that every decision shows."""
+    """An undecided decision with the numbers that every decision shows; with a reason where evidence lacks."""
     scale, gain = evidence.analysis.scale, evidence.analysis.gain
-    empty = replace(undecided(""), level=level, scale=scale)
-    if why_lost(evidence):
+    empty = replace(undecided(why_lost(evidence) or ""), level=level, scale=scale)
+    if empty.reason:
         return empty
     devices = evidence.devices
     interval = fleet.gain_interval(devices, 0.025)
-    effect = cohens_d(*evidence.compared)
+    means = [float(np.exp(np.nanmean(np.log(arm)))) for arm in (evidence.baseline, evidence.tuned) if scale is None]
     return replace(
         empty,
         speedup=gain(interval.estimate),
         speedup_low=gain(interval.low),
         speedup_high=gain(interval.high),
-        cohens_d=effect.estimate,
+        cohens_d=cohens_d(*evidence.compared).estimate,
         between_sd=fleet.within_sd(devices),
-        means=_geometric_means(evidence) if scale is None else None,
+        means=(means[0], means[1]) if means else None,
         devices=fleet.on_devices(devices, gain),
         fleet=fleet.fleet_of(devices, gain),
     )
 
 
-def _geometric_means(evidence: Evidence) -> tuple[float, float]:
-    baseline, tuned = (float(np.exp(np.nanmean(np.log(arm)))) for arm in (evidence.baseline, evidence.tuned))
-    return baseline, tuned
-
-
 def why_lost(evidence: Evidence) -> str | None:
-    """Why too little evidence is left to decide anything, or None when enough is."""
+    """Why too little evidence is left to decide anything; None where enough is."""
     if evidence.processes < 2:
         return f"{quantity(evidence.processes, 'process')} gave samples, and a verdict needs 2"
     if evidence.dropped > MAX_DROPPED:
@@ -292,20 +274,15 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
         reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
-    if _is_seldom_as_bad(evidence):
-        return None  # however wide it is
+    # However wide the spread is: all but the worst 5 % are no worse than the baseline's median, on every device.
+    of_devices = [evidence.on(unit) for unit in evidence.devices] if evidence.units else [np.full(len(tuned), True)]
+    if all(np.nanpercentile(tuned[own], 95) <= np.nanmedian(baseline[own]) for own in of_devices):
+        return None
     ratio, error = log_spread_ratio(*evidence.costs, LEAST_SPREAD)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         reason = f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
         return replace(decision, verdict=Verdict.REFUTED, reason=reason)
     return None
-
-
-def _is_seldom_as_bad(evidence: Evidence) -> bool:
-    """Whether all but the worst 5 % of the tuned arm are no worse than the baseline's median, on every device."""
-    baseline, tuned = evidence.compared
-    of_devices = [evidence.on(unit) for unit in evidence.devices] if evidence.units else [np.full(len(tuned), True)]
-    return all(np.nanpercentile(tuned[own], 95) <= np.nanmedian(baseline[own]) for own in of_devices)
 
 
 def _worse_somewhere(evidence: Evidence, decision: Decision, thresholds: Thresholds) -> Decision | None:
@@ -323,10 +300,6 @@ def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     if (needed := fleet.what_would_decide(evidence.devices, floor, level)) is None:
         return f"no number of processes proves more than {evidence.analysis.gain(floor) - 1:.1%} from such a mean"
     return f"at this noise about {needed} would prove it"
-
-
-def _flips(level: float) -> int:
-    return min(MOST_FLIPS, max(4096, math.ceil(20 / level)))
 
 
 def _gain_named(evidence: Evidence, floor: float) -> str:

@@ -156,7 +156,7 @@ def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
         of_device = ("processes", "speedup", "speedup_low", "speedup_high")
         numbers += [(f"devices.{place}.{key}", getattr(device, key)) for key in of_device]
     if decision.fleet:
-        numbers += [(f"fleet.{key}", value) for key, value in vars(decision.fleet).items()]
+        numbers += [(f"fleet.{key}", value) for key, value in decision.fleet]
     return numbers
 
 

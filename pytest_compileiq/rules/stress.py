@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _FEWEST_PAIRS = 4  # of draws: fewer may be equal by chance
 _FEWEST_APART = 2  # draws
 _LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
+_FARTHEST_LOG = 60.0  # an error that is infinite in one arm: beyond 1e26
 
 
 class Difference(Struct, frozen=True):
     """Where one output of two runs of a body is farthest apart.
 
     Attributes:
-        output: its name.
         index: the element's flat index.
         baseline, other: its two values in words.
         ulps: how many floating-point numbers lie between them; for integers their distance.
@@ -48,7 +48,7 @@ class Draw(Struct, frozen=True):
         differences: for each output in which the arms' bits differ, where they are farthest apart.
         spread: the same of the baseline's second run against its first.
         errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
-        calls: what first and later calls took on another such draw; None where they were not timed.
+        calls: first and later calls on another such draw; None where they were not timed.
         written: digests of what calls write to ``measure(outputs=…)``, of the tuned arm and of the baseline's two runs;
             empty where none ran.
         apart: how those outputs of the tuned arm differ from the baseline's; None where they hardly do.
@@ -114,11 +114,6 @@ def sign_test(worse: int, better: int) -> float:
     return float(betainc(worse, better + 1, 0.5)) if worse else 1.0
 
 
-def is_less_accurate(worse: int, better: int, outputs: int) -> bool:
-    """Whether the tuned arm is surely less accurate in one of ``outputs`` outputs, by Bonferroni's correction."""
-    return worse > better and sign_test(worse, better) <= _LESS_ACCURATE_LEVEL / outputs
-
-
 def median_ratio(errors: Sequence[tuple[float, float]]) -> float:
     """The median over draws of the tuned arm's error over the baseline's.
 
@@ -127,24 +122,19 @@ def median_ratio(errors: Sequence[tuple[float, float]]) -> float:
     """
     from statistics import median  # heavy: decimal
 
-    return math.exp(median(_log_ratio(max(1.0, tuned), max(1.0, baseline)) for baseline, tuned in errors))
+    def log_ratio(baseline: float, tuned: float) -> float:
+        baseline, tuned = max(1.0, baseline), max(1.0, tuned)
+        ratio = 0.0 if tuned == baseline else math.log(tuned) - math.log(baseline)
+        return max(-_FARTHEST_LOG, min(_FARTHEST_LOG, ratio))
+
+    return math.exp(median(itertools.starmap(log_ratio, errors)))
 
 
-_FARTHEST_LOG = 60.0  # an error that is infinite in one arm: beyond 1e26
-
-
-def _log_ratio(tuned: float, baseline: float) -> float:
-    if tuned == baseline:
-        return 0.0
-    ratio = math.log(tuned) - math.log(baseline)
-    return max(-_FARTHEST_LOG, min(_FARTHEST_LOG, ratio))
-
-
-Place = tuple[str, int, Difference]  # workload, seed
+# ── what claims record ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def record_of(seed: int, draws: Sequence[Mapping[str, Draw] | None], *, repeats: bool = False) -> Stress:
-    """What claims record of draws with the seeds ``seed``, ``seed + 1``, …: what each workload gave; None: unusable.
+    """The record of draws with the seeds ``seed``, ``seed + 1``, …: what each workload gave; None: unusable.
 
     Raises:
         StoreError: something in it is beyond what an artifact may hold.
@@ -152,38 +142,38 @@ def record_of(seed: int, draws: Sequence[Mapping[str, Draw] | None], *, repeats:
     from pytest_compileiq.claim import Stress
 
     usable = [
-        (workload, number, drawn)
+        (workload, number, draw)
         for number, of_all in enumerate(draws, start=seed)
-        for workload, drawn in (of_all or {}).items()
+        for workload, draw in (of_all or {}).items()
     ]
     errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for workload, _, drawn in usable:
-        for output, pair in drawn.errors.items():
+    for workload, _, draw in usable:
+        for output, pair in draw.errors.items():
             errors.setdefault((workload, output), []).append(pair)
+    accuracy = tuple(
+        {
+            "workload": workload,
+            "output": output,
+            "worse": sum(tuned > baseline for baseline, tuned in pairs),
+            "better": sum(tuned < baseline for baseline, tuned in pairs),
+            "ratio": median_ratio(pairs),
+        }
+        for (workload, output), pairs in sorted(errors.items())
+    )
     return Stress.of({
         "draws": len(draws),
         "usable": sum(of_all is not None for of_all in draws),
         "seed": seed,
         "repeats": repeats,
-        "outputs": len({(workload, output) for workload, _, drawn in usable for output in drawn.outputs}),
-        "largest": _farthest((place, at, found) for place, at, drawn in usable for found in drawn.differences),
-        "spread": _farthest((place, at, found) for place, at, drawn in usable for found in drawn.spread),
-        "accuracy": tuple(itertools.starmap(_accuracy, sorted(errors.items()))),
+        "outputs": len({(workload, output) for workload, _, draw in usable for output in draw.outputs}),
+        "largest": _farthest((place, at, found) for place, at, draw in usable for found in draw.differences),
+        "spread": _farthest((place, at, found) for place, at, draw in usable for found in draw.spread),
+        "accuracy": accuracy,
     })  # fmt: skip
 
 
-def by_accuracy(stress: Stress) -> tuple[list[Accuracy], list[Accuracy]]:
-    """The outputs in which the tuned arm is surely farther off the reference than the baseline, and the others."""
-    less: list[Accuracy] = []
-    others: list[Accuracy] = []
-    for output in stress.accuracy:
-        is_less = is_less_accurate(output.worse, output.better, len(stress.accuracy))
-        (less if is_less else others).append(output)
-    return less, others
-
-
-def _farthest(places: Iterable[Place]) -> dict[str, object] | None:
-    """The place with the largest relative difference; of equal ones the most ulps decide, then the first counts."""
+def _farthest(places: Iterable[tuple[str, int, Difference]]) -> dict[str, object] | None:
+    """Of (workload, seed, difference) the largest relative one; of equal ones the most ulps decide, then the first."""
     workload, seed, largest = max(places, key=lambda place: (place[2].relative, place[2].ulps), default=(None, 0, None))
     if largest is None:
         return None
@@ -191,12 +181,15 @@ def _farthest(places: Iterable[Place]) -> dict[str, object] | None:
     return {**msgspec.structs.asdict(largest), "relative": relative, "workload": workload, "draw": seed}
 
 
-def _accuracy(place: tuple[str, str], errors: Sequence[tuple[float, float]]) -> dict[str, object]:
-    workload, output = place
-    return {
-        "workload": workload,
-        "output": output,
-        "worse": sum(tuned > baseline for baseline, tuned in errors),
-        "better": sum(tuned < baseline for baseline, tuned in errors),
-        "ratio": median_ratio(errors),
-    }
+def by_accuracy(stress: Stress) -> tuple[list[Accuracy], list[Accuracy]]:
+    """The outputs in which the tuned arm is surely farther off the reference than the baseline, and the others.
+
+    Bonferroni's correction is for the number of outputs.
+    """
+    less: list[Accuracy] = []
+    others: list[Accuracy] = []
+    level = _LESS_ACCURATE_LEVEL / max(len(stress.accuracy), 1)
+    for output in stress.accuracy:
+        is_less = output.worse > output.better and sign_test(output.worse, output.better) <= level
+        (less if is_less else others).append(output)
+    return less, others

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from pytest_compileiq.claim import Accuracy, Stress
 from pytest_compileiq.rules.accuracy import error_in_half_ulps, farthest, share_apart
 from pytest_compileiq.rules.calls import Called, FirstCalls
 from pytest_compileiq.rules.stress import (
     Draw,
+    by_accuracy,
     failure_bound,
-    is_less_accurate,
     median_ratio,
     sign_test,
     why_apart,
@@ -38,6 +39,12 @@ def test_the_sign_test_is_the_binomial_one(worse, better):
 
 
 def test_less_accurate_has_to_be_sure_for_all_outputs_together():
+    def is_less_accurate(worse: int, better: int, outputs: int) -> bool:
+        output = Accuracy(output="out", workload="w", worse=worse, better=better, ratio=1.0)
+        less, others = by_accuracy(Stress(draws=64, usable=64, seed=1, accuracy=(output,) * outputs))
+        assert (len(less), len(others)) in ((0, outputs), (outputs, 0))
+        return bool(less)
+
     assert is_less_accurate(8, 0, outputs=2)
     assert not is_less_accurate(8, 0, outputs=3)
     assert not is_less_accurate(0, 0, outputs=1)

@@ -96,7 +96,7 @@ def test_from_five_on_students_t_is_over_the_devices_means():
     assert (mine.low, mine.high) == pytest.approx(
         scipy.stats.t.interval(0.95, 4, np.mean(means), scipy.stats.sem(means))
     )
-    worse = fleet.negated(devices)
+    worse = {unit: -own for unit, own in devices.items()}
     assert fleet.p_above(worse, -0.01) == pytest.approx(1 - theirs.pvalue)
 
 

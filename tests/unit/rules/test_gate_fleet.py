@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_compileiq.claim import Claim, ClaimedDevice, DecisionRecord, FleetTable
+from pytest_compileiq.claim import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
@@ -270,8 +270,8 @@ def claim_of(rows: list[SampleRow]) -> Claim:
     return Claim(
         device="H200", workload="w", objective="runtime", kind="gain", samples="unnamed.csv", test=test,
         baseline=summarise(one.baseline), tuned=summarise(one.tuned), **{name: getattr(decision, name) for name in names},
-        devices=tuple(map(ClaimedDevice.of, decision.devices)),
-        fleet=FleetTable.of(decision.fleet) if decision.fleet else None,
+        devices=decision.devices,
+        fleet=decision.fleet,
     )  # fmt: skip
 
 
