@@ -327,7 +327,6 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             fingerprint=self.fingerprint_with(controls),
             baseline=baseline.code if baseline else None,
             tuned=tuned.code if tuned else None,
-            target=self.builder.target,
             architecture=self.builder.architecture,
         )
 

@@ -23,7 +23,7 @@ _ORDER = {"worse": 0, "gained": 1, "level": 2}
 
 @dataclass(frozen=True)
 class ClaimStep:
-    """One claim (device, workload, objective), before and after. ``worse`` says what got worse, or is empty."""
+    """One claim (device, workload, objective), before and after, and in words what got worse."""
 
     old: Claim | None
     new: Claim | None
@@ -31,12 +31,10 @@ class ClaimStep:
 
 
 def direction_of(claim: Claim) -> Direction:
-    """Which way the claim's metric is better.
-
-    Of a claim that does not record it, the metric is known to be minimised, or else the means of a gain tell.
-    """
+    """Which way the claim's metric is better."""
     if claim.direction is not None:
         return claim.direction
+    # Older claims do not record it: the metric is known to be minimised, or else the means of a gain tell.
     if _known_to_be_minimised(claim.objective) or not claim.baseline or not claim.tuned:
         return "minimize"
     gained = (claim.speedup or 0) > 1
@@ -74,7 +72,7 @@ class Expected:
 def expected_of(claim: Claim, units: Collection[str]) -> Expected:
     """What ``claim`` says of the devices ``units``, on which it is measured again.
 
-    On one of its own devices it is the gain of that one, and on another device of its fleet what is predicted of such.
+    On one of its own devices that one's gain, on another device of its fleet the prediction for such.
 
     Raises:
         ValueError: the claim is an exact one.
@@ -99,12 +97,9 @@ def expected_of(claim: Claim, units: Collection[str]) -> Expected:
 
 
 def devices_lost(old: Claim, new: Claim) -> str:
-    """How much less of the devices ``new`` speaks for than ``old``, in words; empty where it is no less.
-
-    A claim for a fleet speaks for devices that it was not measured on, so that others may stand in for some of them.
-    """
+    """How much less of the devices ``new`` speaks for than ``old``, in words; empty where it is no less."""
     if old.fleet is not None and new.fleet is not None:
-        return ""
+        return ""  # both speak for devices that they were not measured on, so that others may stand in for some
     if old.fleet is not None:
         return f"was for a fleet, now only {scope_of(new) or 'on one device'}"
     if new.fleet is not None or not (lost := [unit for unit in old.units if unit not in new.units]):
@@ -128,8 +123,7 @@ def directions(artifact: Artifact) -> dict[str, Direction]:
 def standing(claim: Claim) -> Standing:
     """How the metric stands against the baseline's; without a gate's verdict it is worse if all its interval is."""
     if claim.kind == "exact":
-        decrease = (claim.baseline_value or 0) - (claim.tuned_value or 0)
-        better = decrease if direction_of(claim) == "minimize" else -decrease
+        better = _decrease(claim, claim.baseline_value, claim.tuned_value)
         return "gained" if better > 0 else "worse" if better < 0 else "level"
     if claim.kind == "gain" and (claim.speedup or 0) > 1:
         return "gained"
@@ -141,22 +135,17 @@ def in_order(claims: Iterable[Claim]) -> tuple[Claim, ...]:
 
     A claim of the first objective that gained leads: the one with the highest lower bound over workloads and devices.
     """
-    distinct = list(_distinct(claims))
+    # Each metric of the build once: it is the same on every workload.
+    by_value: dict[object, Claim] = {}
+    for claim in claims:
+        build = claim.device, claim.objective, claim.baseline_value, claim.tuned_value
+        by_value.setdefault(build if claim.of_the_build else id(claim), claim)
+    distinct = list(by_value.values())
     gained = [claim for claim in distinct if standing(claim) == "gained"]
     rivals = [claim for claim in gained if claim.objective == gained[0].objective] or distinct[:1]
     lead = [max(rivals, key=lambda claim: claim.speedup_low or 0.0)] if rivals else []
     others = [claim for claim in distinct if claim is not lead[0]]
     return (*lead, *sorted(others, key=lambda claim: _ORDER[standing(claim)]))
-
-
-def _distinct(claims: Iterable[Claim]) -> Iterator[Claim]:
-    """The claims, each metric of the build once: it is the same on every workload."""
-    seen = set()
-    for claim in claims:
-        build = claim.device, claim.objective, claim.baseline_value, claim.tuned_value
-        if not claim.of_the_build or build not in seen:
-            yield claim
-        seen.add(build)
 
 
 def leading_claim(artifact: Artifact) -> Claim | None:
@@ -195,7 +184,7 @@ def trend(old: Claim, new: Claim) -> str:
     if _key(old) != _key(new) or (old.kind == "exact") != (new.kind == "exact"):
         return "not comparable: another device, workload or objective leads"
     if old.kind == "exact":
-        better = _exact_gain(old, new)
+        better = _decrease(new, old.tuned_value, new.tuned_value)
         return "better" if better > 0 else "worse" if better < 0 else "the same"
     if (old.scale is None) != (new.scale is None):
         return "not comparable: one is a ratio, the other a difference"
@@ -216,7 +205,7 @@ def _by_key(artifact: Artifact | None) -> dict[ClaimKey, Claim]:
 
 
 def _worse(old: Claim | None, new: Claim) -> str:
-    if old is not None and old.kind == new.kind == "exact" and _exact_gain(old, new) < 0:
+    if old and old.kind == new.kind == "exact" and _decrease(new, old.tuned_value, new.tuned_value) < 0:
         return "worse than before"
     if standing(new) == "worse":
         return f"{words_of(new)[1]} than the defaults"
@@ -237,14 +226,14 @@ def _limits(claim: Claim) -> tuple[float, float]:
     return (low, high) if claim.scale is None else ((low - 1) * claim.scale, (high - 1) * claim.scale)
 
 
-def _exact_gain(old: Claim, new: Claim) -> float:
-    """By how much the tuned value moved in the direction that is better."""
-    decrease = (old.tuned_value or 0) - (new.tuned_value or 0)
-    return decrease if direction_of(new) == "minimize" else -decrease
+def _decrease(claim: Claim, before: float | None, after: float | None) -> float:
+    """By how much ``after`` is better than ``before`` in the direction of ``claim``."""
+    decrease = (before or 0) - (after or 0)
+    return decrease if direction_of(claim) == "minimize" else -decrease
 
 
 def as_measured(claim: Claim, decision: Decision) -> Claim:
-    """The claim with the numbers of a replay on this device; a difference, without the means that were on record."""
+    """The claim with the numbers of a replay on this device; a difference loses the recorded means."""
     means = {} if claim.scale is None else {"baseline": None, "tuned": None}
     numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
     return claim.model_copy(update={**numbers, **means, "devices": (), "fleet": None})
@@ -261,19 +250,17 @@ class WorseEntry:
 
 
 def worse_entries(artifact: Artifact) -> tuple[WorseEntry, ...]:
-    """The entry functions that lost on a metric whose claim did not: a largest value or a sum does not show them.
-
-    A claim of some entry functions, ``registers of kernel*``, is held to all of them, since controls reach all.
-    """
+    """The entry functions that lost on a metric whose claim did not: a largest value or a sum does not show them."""
+    # A claim of some entry functions, ``registers of kernel*``, is held to all of them, since controls reach all.
     claimed = dict.fromkeys(
         (of_entries(claim.objective)[0], direction_of(claim))
         for claim in artifact.claims
         if claim.of_the_build and standing(claim) != "worse"
     )
-    entries = sorted((entry, pair) for entry, pair in artifact.code.items() if entry not in artifact.compiler.apart)
     lost: dict[tuple[str, str], WorseEntry] = {}
     for metric, direction in claimed:
-        for entry, pair in entries:
+        for entry in sorted(artifact.code.keys() - artifact.compiler.apart):
+            pair = artifact.code[entry]
             before, after = (code.metrics.get(metric) if code else None for code in (pair.baseline, pair.tuned))
             if before is None or after is None:
                 continue

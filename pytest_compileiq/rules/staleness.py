@@ -32,7 +32,7 @@ from pytest_compileiq.rules.fingerprint import (
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Artifact, CodeTable
+    from pytest_compileiq.artifact import Artifact, CodeTable, CompilerTable, FingerprintTable
     from pytest_compileiq.claim import Claim
 
 UNEXPLAINED = "unexplained"  # the field of a finding that no recorded input explains
@@ -42,18 +42,17 @@ _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What is here now. ``baseline`` and ``tuned`` map entry functions to code; None where that arm is not built."""
+    """A build here, now. ``baseline`` and ``tuned`` map entry functions to code; None where that arm is not built."""
 
-    compiler: Compiler
-    fingerprint: Fingerprint
+    compiler: Compiler | CompilerTable
+    fingerprint: Fingerprint | FingerprintTable
     baseline: Mapping[str, CodeDigest] | None
     tuned: Mapping[str, CodeDigest] | None
-    target: str
     architecture: str
 
 
 class Effect(StrEnum):
-    """What a difference does: it makes the artifact stale, leaves the machine code alone, or is worth a note."""
+    """The effect of a difference: it makes the artifact stale, leaves the machine code alone, or is worth a note."""
 
     STALE = "stale"
     COSMETIC = "cosmetic"
@@ -82,11 +81,8 @@ class Choice:
 def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
     """The artifact for ``target`` among the stored ones; the architecture selects, and never falls back.
 
-    ``other-architecture`` is either another machine's artifact or one that the test no longer asks for:
-    ``are_elsewhere`` tells which.
-
-    ``other-compiler`` names a target too, so that its controls can be tried on the compiler here; they are never
-    applied.
+    ``other-architecture`` is another machine's artifact, or one that the test no longer asks for: ``are_elsewhere``.
+    ``other-compiler`` names a target too, whose controls can be tried on the compiler here, and are never applied.
     """
     if target in targets:
         return Choice(target, "exact", f"{target} is stored")
@@ -95,9 +91,8 @@ def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
         message = f"the artifact is for {', '.join(same)}, and the compiler here makes {target}"
         return Choice(same[-1], "other-compiler", message)
     if targets:
-        return Choice(
-            None, "other-architecture", f"there are artifacts for {', '.join(sorted(targets))}, none for {target}"
-        )
+        message = f"there are artifacts for {', '.join(sorted(targets))}, none for {target}"
+        return Choice(None, "other-architecture", message)
     return Choice(None, "missing", f"nothing is stored for {target}")
 
 
@@ -122,21 +117,13 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
     named = _named(artifact)
     everywhere = moved_code(artifact, found)
     moved = tuple(code for code in everywhere if named is None or code.entry in named)
-    beside = [code for code in everywhere if code not in moved]
-    findings = [
-        finding
-        for finding in (
-            _beside(beside),
-            _benchmark(artifact, found),
-            _unrecorded(artifact, found),
-            _sources(artifact, found, moved),
-            _command(artifact, found, moved),
-            _environment(artifact, found, moved),
-            _compiler(artifact, found, moved),
-        )
-        if finding is not None
-    ]
-    if moved and not any(finding.field in ("sources", "command", "environment", "compiler") for finding in findings):
+    findings = []
+    if beside := [code for code in everywhere if code not in moved]:
+        message = f"other machine code in {_names(beside)}, which this test does not stand for"
+        findings.append(Finding("neighbours", Effect.NOTED, message))
+    findings += [*_benchmark(artifact, found), *_inputs(artifact, found, moved)]
+    explained = any(finding.field in ("sources", "command", "environment", "compiler") for finding in findings)
+    if moved and not explained:
         message = (
             f"every recorded input is the same, and the machine code is another, in {_names(moved)}"
             if found.compiler.compiles
@@ -150,19 +137,28 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
 
 def moved_code(artifact: Artifact, found: Rebuilt) -> tuple[MovedCode, ...]:
     """Every entry function whose recorded code differs in any arm from what was built here, sorted by name."""
-    built: dict[Arm, Mapping[str, CodeDigest] | None] = {"baseline": found.baseline}
+    built: dict[Arm, Mapping[str, CodeDigest]] = {"baseline": found.baseline or {}}
     if artifact.outcome == "tuned":
-        built["tuned"] = found.tuned
+        built["tuned"] = found.tuned or {}
     moved = []
-    for key in sorted(artifact.code.keys() | (found.baseline or {}).keys() | (found.tuned or {}).keys()):
+    for key in sorted({*artifact.code, *(found.baseline or {}), *(found.tuned or {})}):
         pair = artifact.code.get(key)
         recorded = {"baseline": pair.baseline if pair else None, "tuned": pair.tuned if pair else None}
-        if arms := tuple(arm for arm, code in built.items() if not _same(recorded[arm], code, key)):
-            at = _ENTRY_AT.fullmatch(key)
-            moved.append(
-                MovedCode(at["entry"], at["architecture"], arms) if at else MovedCode(key, found.architecture, arms)
-            )
+        if arms := tuple(arm for arm, code in built.items() if not _same(recorded[arm], code.get(key))):
+            entry, architecture = _parted(key)
+            moved.append(MovedCode(entry, architecture or found.architecture, arms))
     return tuple(moved)
+
+
+def _same(recorded: CodeTable | None, built: CodeDigest | None) -> bool:
+    """Whether the digests are equal; an arm that could not be built equals nothing."""
+    return recorded is not None and built is not None and built.is_recorded_as(recorded.sha256)
+
+
+def _parted(key: str) -> tuple[str, str]:
+    """The name of an entry, and its architecture in a build for several, else ""."""
+    at = _ENTRY_AT.fullmatch(key)
+    return (at["entry"], at["architecture"]) if at else (key, "")
 
 
 def _named(artifact: Artifact) -> frozenset[str] | None:
@@ -173,20 +169,7 @@ def _named(artifact: Artifact) -> frozenset[str] | None:
     exact = (claim.objective for claim in artifact.claims if claim.of_the_build)
     if not artifact.functions or any(of_entries(objective)[1] is None for objective in exact):
         return None
-    return artifact.compiler.apart | {_plain(entry) for entry in artifact.functions}
-
-
-def _plain(entry: str) -> str:
-    """The name of an entry without its architecture."""
-    at = _ENTRY_AT.fullmatch(entry)
-    return at["entry"] if at else entry
-
-
-def _beside(moved: Sequence[MovedCode]) -> Finding | None:
-    if not moved:
-        return None
-    message = f"other machine code in {_names(moved)}, which this test does not stand for"
-    return Finding("neighbours", Effect.NOTED, message)
+    return artifact.compiler.apart | {_parted(entry)[0] for entry in artifact.functions}
 
 
 def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
@@ -217,97 +200,69 @@ def _names(moved: Sequence[MovedCode]) -> str:
     return ", ".join(first_of(told))
 
 
-def _benchmark(artifact: Artifact, found: Rebuilt) -> Finding | None:
+def _benchmark(artifact: Artifact, found: Rebuilt) -> Iterator[Finding]:
     before, now = artifact.fingerprint, found.fingerprint
-    if is_same_benchmark(before, now):
-        return None
-    changed = [part_place(name) for name in changed_parts(before.parts, now.parts) if name in now.parts]
-    files = tuple(sorted({place[0] for place in changed if place is not None}))
-    return Finding("benchmark", Effect.STALE, f"the benchmark changed: {changed_benchmark(before, now)}", files)
+    if not is_same_benchmark(before, now):
+        changed = [part_place(name) for name in changed_parts(before.parts, now.parts) if name in now.parts]
+        files = tuple(sorted({place[0] for place in changed if place is not None}))
+        message = f"the benchmark changed: {changed_benchmark(before, now)}"
+        yield Finding("benchmark", Effect.STALE, message, files)
+    if now.values and not before.values:
+        names = ", ".join(first_of(list(now.values)))
+        said = f"not compared, since the artifact is older than such records: {names}; --tune-budget=0 records it"
+        yield Finding("benchmark", Effect.NOTED, said)
 
 
-def _unrecorded(artifact: Artifact, found: Rebuilt) -> Finding | None:
-    """What an older artifact says nothing of."""
-    if artifact.fingerprint.values or not found.fingerprint.values:
-        return None
-    names = ", ".join(first_of(list(found.fingerprint.values)))
-    said = f"not compared, since the artifact is older than such records: {names}; --tune-budget=0 records it"
-    return Finding("benchmark", Effect.NOTED, said)
+def _inputs(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Iterator[Finding]:
+    """What differs of sources, command, environment and compiler, of which the machine code shows the effect."""
+    before, now = artifact.fingerprint, found.fingerprint
+    another = f"the machine code is another, in {_names(moved)}"
+    compiles = found.compiler.compiles
 
+    def by_code(field: str, what: str, files: tuple[str, ...] = ()) -> Finding:
+        if moved:
+            return Finding(field, Effect.STALE, f"{what}: {another}", files)
+        return Finding(field, Effect.COSMETIC, f"{what}: the machine code is the same", files)
 
-def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
-    before, now = artifact.fingerprint.sources, found.fingerprint.sources
-    files = tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
-    if not files:
-        return None
-    named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files]
-    what = ", ".join(first_of(named))
-    if not found.compiler.compiles:
-        said = what if moved else f"{what}: comments, docstrings or formatting alone"
-        return Finding("sources", Effect.STALE if moved else Effect.COSMETIC, said, files)
-    return _by_code("sources", what, moved, files)
-
-
-def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    if name not in before:
-        return "added"
-    return "changed" if name in now else "no longer read"
-
-
-def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
-    before, now = tuple(artifact.compiler.command), tuple(found.compiler.command)
-    if (artifact.fingerprint.command, before) == (found.fingerprint.command, now):
-        return None
-    gone = list((Counter(before) - Counter(now)).elements())
-    new = list((Counter(now) - Counter(before)).elements())
-    detail = "; ".join(
-        part for part in (f"gone: {' '.join(gone)}" if gone else "", f"new: {' '.join(new)}" if new else "") if part
-    )
-    if not found.compiler.compiles:
-        return Finding("command", Effect.STALE, f"the defaults changed ({detail})")
-    what = f"the compiler's command changed ({detail or 'another order'})"
-    if not moved and _linked(before) != _linked(now):
-        return Finding("command", Effect.STALE, f"{what}: something else is linked, which the machine code cannot show")
-    return _by_code("command", what, moved)
-
-
-def _environment(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
-    changed = changed_environment(artifact.fingerprint.environment, found.fingerprint.environment)
-    return _by_code("environment", f"the environment changed: {changed}", moved) if changed else None
-
-
-def _by_code(field: str, what: str, moved: Sequence[MovedCode], files: tuple[str, ...] = ()) -> Finding:
-    """The finding of a change whose effect the machine code shows."""
-    if moved:
-        return Finding(field, Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}", files)
-    return Finding(field, Effect.COSMETIC, f"{what}: the machine code is the same", files)
-
-
-def _linked(command: Sequence[str]) -> list[str]:
-    """The words that say what is linked to the kernel, in order."""
-    return [word for word in command if word.startswith(_LINKS)]
-
-
-def _compiler(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
+    if files := changed_parts(before.sources, now.sources):
+        became = {name: "changed" if name in now.sources else "no longer read" for name in before.sources}
+        what = ", ".join(first_of([f"{name} ({became.get(name, 'added')})" for name in files]))
+        if compiles:
+            yield by_code("sources", what, tuple(files))
+        else:
+            said = what if moved else f"{what}: comments, docstrings or formatting alone"
+            yield Finding("sources", Effect.STALE if moved else Effect.COSMETIC, said, tuple(files))
+    commands = artifact.compiler.command, found.compiler.command
+    if (before.command, commands[0]) != (now.command, commands[1]):
+        detail = _difference(*commands)
+        what = f"the compiler's command changed ({detail or 'another order'})"
+        linked = [[word for word in command if word.startswith(_LINKS)] for command in commands]
+        if not compiles:
+            yield Finding("command", Effect.STALE, f"the defaults changed ({detail})")
+        elif not moved and linked[0] != linked[1]:
+            said = f"{what}: something else is linked, which the machine code cannot show"
+            yield Finding("command", Effect.STALE, said)
+        else:
+            yield by_code("command", what)
+    if changed := changed_environment(before.environment, now.environment):
+        yield by_code("environment", f"the environment changed: {changed}")
     if _is_one_compiler(artifact, found):
-        return None
-    before, now = artifact.compiler, found.compiler
-    if not now.compiles:
-        proven, here = (compiler.build or "no package named" for compiler in (before, now))
-        return Finding("compiler", Effect.STALE, f"proven with {proven}, here with {here}")
-    proven, here = (f"{compiler.name} {compiler.version} ({compiler.build})" for compiler in (before, now))
-    what = f"proven with {proven}, built here with {here}"
-    if not moved:
-        return Finding("compiler", Effect.NOTED, f"{what}: the machine code is the same")
-    return Finding("compiler", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
+        return
+    both = artifact.compiler, found.compiler
+    if not compiles:
+        proven, here = (compiler.build or "no package named" for compiler in both)
+        yield Finding("compiler", Effect.STALE, f"proven with {proven}, here with {here}")
+        return
+    proven, here = (f"{compiler.name} {compiler.version} ({compiler.build})" for compiler in both)
+    effect = Effect.STALE if moved else Effect.NOTED
+    said = another if moved else "the machine code is the same"
+    yield Finding("compiler", effect, f"proven with {proven}, built here with {here}: {said}")
 
 
-def _same(recorded: CodeTable | None, built: Mapping[str, CodeDigest] | None, entry: str) -> bool:
-    """Whether the digests are equal; an arm that could not be built equals nothing."""
-    now = (built or {}).get(entry)
-    if recorded is None or now is None:
-        return False
-    return now.is_recorded_as(recorded.sha256)
+def _difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """``gone: -O2; new: -O3``, of the words of two commands; empty where only their order differs."""
+    gone, new = Counter(before) - Counter(now), Counter(now) - Counter(before)
+    return "; ".join(f"{what}: {' '.join(words.elements())}" for what, words in (("gone", gone), ("new", new)) if words)
 
 
 # ── what ends an artifact ────────────────────────────────────────────────────────────────────────────────────────
@@ -324,10 +279,7 @@ _BY_FIELD: Mapping[str, End] = {
 
 
 def proof_of(artifact: Artifact) -> str:
-    """A digest of what was proven, on what, by which samples.
-
-    What only tells more of the same proof, such as its attribution or its provenance, is not in it.
-    """
+    """A digest of what was proven, on what, by which samples; not of its attribution or its provenance."""
     return sha256_hex(json.dumps([*_proven(artifact), *map(_claimed, artifact.claims)], sort_keys=True).encode())
 
 
@@ -354,18 +306,8 @@ def _claimed(claim: Claim) -> list[object]:
 
 def code_of(artifact: Artifact, arm: Arm) -> dict[str, str]:
     """Entry function → the digest that its code was first recorded by; those ``arm`` was not built of are left out."""
-    return {entry: code.proven_as for entry, code in _recorded(artifact, arm)}
-
-
-def _rebuilt(artifact: Artifact, arm: Arm) -> dict[str, CodeDigest]:
-    """The code of ``arm`` as a build would give it."""
-    return {entry: CodeDigest(code.sha256, former=(code.proven_as,)) for entry, code in _recorded(artifact, arm)}
-
-
-def _recorded(artifact: Artifact, arm: Arm) -> Iterator[tuple[str, CodeTable]]:
-    for entry, pair in artifact.code.items():
-        if (code := pair.baseline if arm == "baseline" else pair.tuned) is not None:
-            yield entry, code
+    pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
+    return {entry: code.proven_as for entry, code in pairs if code is not None}
 
 
 def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
@@ -375,19 +317,21 @@ def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
 
 
 def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
-    """What ended ``before``, of which ``after`` took the place: what had made it stale, or else why it was replaced."""
+    """What ended ``before``, of which ``after`` took the place: what had made it stale, or why it was replaced."""
     if after.outcome == "retired":
         return ("withdrawn",)
-    baseline = _rebuilt(after, "baseline")
     is_same = code_of(before, "baseline") == code_of(after, "baseline")
-    tuned = _rebuilt(before, "tuned") if is_same else {}  # not built again: what moved is the baseline's code
-    compiler, fingerprint = after.compiler, after.fingerprint
+    of_tuned = before.code if is_same else {}  # not built again: what moved is the baseline's code
     rebuilt = Rebuilt(
-        Compiler(compiler.name, compiler.version, compiler.build, compiler.command, compiler.architecture_from),
-        Fingerprint(**dict(fingerprint)),
-        baseline=baseline,
-        tuned=tuned,
-        target=after.target,
+        after.compiler,
+        after.fingerprint,
+        baseline={entry: _digest(pair.baseline) for entry, pair in after.code.items()},
+        tuned={entry: _digest(pair.tuned) for entry, pair in of_tuned.items() if pair.tuned},
         architecture="",
     )
     return ends_of(judge(before, rebuilt)) or (("gain",) if after.outcome == "baseline" else ("tuned anew",))
+
+
+def _digest(code: CodeTable) -> CodeDigest:
+    """Recorded code as a build would give it."""
+    return CodeDigest(code.sha256, former=(code.proven_as,))

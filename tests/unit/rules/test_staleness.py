@@ -15,7 +15,7 @@ from tests.unit.artifacts import TARGET, make_artifact, measured_claim
 ARTIFACT = make_artifact()
 SAME = Rebuilt(
     compiler=ARTIFACT.compiler, fingerprint=ARTIFACT.fingerprint, baseline={"k": CodeDigest("e" * 64)},
-    tuned={"k": CodeDigest("f" * 64)}, target=TARGET, architecture="x86-64-v3",
+    tuned={"k": CodeDigest("f" * 64)}, architecture="x86-64-v3",
 )  # fmt: skip
 OTHER_CODE = {"k": CodeDigest("9" * 64)}
 
