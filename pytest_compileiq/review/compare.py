@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.review.read import files_of, folder_of, read_sides
 from pytest_compileiq.review.snapshots import StoreInGit
-from pytest_compileiq.rules.diff import Change, Kind, Side, compare
-from pytest_compileiq.rules.renames import pair_renamed
+from pytest_compileiq.rules.diff import Change, Kind, Side, compare, pair_renamed
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.cpu import spread
 

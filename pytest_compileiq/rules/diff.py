@@ -1,15 +1,16 @@
-"""What a change of one artifact means, from the values recorded on both sides. Nothing is measured here."""
+"""What a change of one artifact means, from the values recorded on both sides; nothing is measured here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import get_args
 
 from pytest_compileiq.artifact import Artifact, CodeTable, CompilerTable
-from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence
+from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence, Target
 from pytest_compileiq.reduction import Attribution, Reduction
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import (
@@ -172,7 +173,12 @@ def compare(old: Side | None, new: Side | None) -> Change:
     before = old.artifact if old and not old.problem else None
     after = new.artifact if new and not new.problem else None
     shown = after or before
+    tuned = after if after and after.outcome == "tuned" else None
     moved = old is not None and new is not None and (old.name, old.target) != (new.name, new.target)
+    told = [artifact.controls if artifact else None for artifact in (before, after)]
+    knobs = [controls.knobs if controls else {} for controls in told]
+    digests = [controls.sha256 if controls else None for controls in told]
+    problem = f"before: {old.problem}" if old and old.problem else ""
     return Change(
         kind=_kind(old, new),
         name=here.name,
@@ -187,25 +193,27 @@ def compare(old: Side | None, new: Side | None) -> Change:
         claims=tuple(claim_steps(before, after)),
         devices_added=devices_only(after, before),
         devices_dropped=devices_only(before, after),
-        metrics=tuple(_metrics(before, after)),
+        metrics=tuple(_metrics(before, after)) if after else (),
         environment=tuple(_environment(before, after)) if before and after else (),
         inputs=tuple(_inputs(before, after)) if before and after else (),
-        knobs=_steps(_knobs(before), _knobs(after)) if after and after.outcome != "retired" else (),
+        knobs=_steps(*knobs) if after and after.outcome != "retired" else (),
         classes=new.effective if new else (),
         classes_gained=_gained(old, new),
         classed=new.classed if new else Classed(),
         licences=new.licences if new else (),
-        controls=_controls(before, after),
+        controls=Step("sha256", *digests) if digests[0] != digests[1] else None,
         code=tuple(_code(before, after)) if before and after and after.compiler.compiles else (),
-        functions=_steps(_functions(before), _functions(after)) if before and after else (),
-        worse_entries=worse_entries(after) if after and after.outcome == "tuned" else (),
-        also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
-        reduction=after.reduction if after and after.outcome == "tuned" else None,
+        functions=_steps(*({name: name for name in each.functions} for each in (before, after)))
+        if before and after
+        else (),
+        worse_entries=worse_entries(tuned) if tuned else (),
+        also_changes=recorded_neighbours(tuned) if tuned else (),
+        reduction=tuned.reduction if tuned else None,
         unreduced=after.unreduced if after else 0,
-        attribution=after.attribution if after and after.outcome == "tuned" else None,
-        warnings=tuple(_warnings(new, before, after)),
+        attribution=tuned.attribution if tuned else None,
+        warnings=tuple(_warnings(new, before, after)) if new else (),
         evidence=_evidence(shown) if shown else "",
-        problem="; ".join(_problems(old, new)),
+        problem=(new and new.problem) or problem,
     )
 
 
@@ -223,23 +231,15 @@ def _kind(old: Side | None, new: Side | None) -> Kind:
         return Kind(after.outcome)
     if old.target != new.target:
         return Kind.RETARGETED
-    if after.outcome != before.outcome or _told(before) != _told(after):
+    told = [  # to the compiler and the kernel, whatever the file is called
+        artifact.controls and (artifact.controls.kind, artifact.controls.sha256, artifact.controls.knobs)
+        for artifact in (before, after)
+    ]
+    if after.outcome != before.outcome or told[0] != told[1]:
         return Kind.RETUNED
     if before != after:
         return Kind.REFRESHED
     return Kind.RENAMED if old.name != new.name else Kind.UNCHANGED
-
-
-def _told(artifact: Artifact) -> object:
-    """What the controls tell the compiler and the kernel, whatever their file is called."""
-    return artifact.controls and (artifact.controls.kind, artifact.controls.sha256, artifact.controls.knobs)
-
-
-def _problems(old: Side | None, new: Side | None) -> Iterator[str]:
-    if new is not None and new.problem:
-        yield new.problem
-    elif old is not None and old.problem:
-        yield f"before: {old.problem}"
 
 
 def _judgement(before: Artifact | None, after: Artifact | None) -> str:
@@ -265,10 +265,6 @@ def _steps(old: Mapping[str, KnobValue], new: Mapping[str, KnobValue]) -> tuple[
     )
 
 
-def _knobs(artifact: Artifact | None) -> Mapping[str, KnobValue]:
-    return artifact.controls.knobs if artifact and artifact.controls else {}
-
-
 def _gained(old: Side | None, new: Side | None) -> tuple[ControlClass, ...]:
     """What controls that are applied may change now, and could not before."""
     if new is None or new.artifact is None or new.artifact.outcome == "retired":
@@ -278,22 +274,13 @@ def _gained(old: Side | None, new: Side | None) -> tuple[ControlClass, ...]:
     return tuple(each for each in new.beyond_value_safe if each not in before)
 
 
-def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:
-    old, new = (artifact.controls.sha256 if artifact and artifact.controls else None for artifact in (before, after))
-    return Step("sha256", old, new) if old != new else None
-
-
-def _shipped(artifact: Artifact | None) -> Mapping[str, CodeTable]:
+def _shipped(artifact: Artifact) -> Mapping[str, CodeTable]:
     """The code that a build ships: the tuned arm's, or the baseline's where nothing is tuned."""
-    if artifact is None:
-        return {}
     tuned = artifact.outcome == "tuned"
     return {entry: pair.tuned if tuned and pair.tuned else pair.baseline for entry, pair in artifact.code.items()}
 
 
-def _metrics(before: Artifact | None, after: Artifact | None) -> Iterator[Step]:
-    if after is None:
-        return
+def _metrics(before: Artifact | None, after: Artifact) -> Iterator[Step]:
     olds = _shipped(before) if before else {entry: pair.baseline for entry, pair in after.code.items()}
     news = _shipped(after)
     for entry in sorted(olds.keys() | news.keys()):
@@ -304,46 +291,31 @@ def _metrics(before: Artifact | None, after: Artifact | None) -> Iterator[Step]:
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
     codes = {arm: [code_of(artifact, arm) for artifact in (before, after)] for arm in get_args(Arm)}
     for entry in sorted(before.code.keys() | after.code.keys()):
-        for arm, both in codes.items():
-            old, new = (code.get(entry) for code in both)
-            if old != new:
-                yield Step(f"{entry} ({arm})", old, new)
-
-
-def _functions(artifact: Artifact) -> Mapping[str, str]:
-    return {entry: entry for entry in artifact.functions}
+        for arm, (old, new) in codes.items():
+            if old.get(entry) != new.get(entry):
+                yield Step(f"{entry} ({arm})", old.get(entry), new.get(entry))
 
 
 # ── what surrounds it ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
+    both = before, after
     yield from _steps(_described(before.compiler), _described(after.compiler))
     yield from _steps(before.fingerprint.environment, after.fingerprint.environment)
-    yield from _steps(_of_the_run(before), _of_the_run(after))
-    old, new = (
-        {claim.device: claim.driver for claim in artifact.claims if claim.driver} for artifact in (before, after)
-    )
-    both = old.keys() & new.keys()
-    yield from _steps(
-        {f"driver of {device}": old[device] for device in both},
-        {f"driver of {device}": new[device] for device in both},
-    )
-
-
-def _of_the_run(artifact: Artifact) -> dict[str, KnobValue]:
-    variables = chain.from_iterable(claim.environment.items() for claim in artifact.claims)
-    return {f"{name} of the run": value for name, value in variables}
+    of_runs = (chain.from_iterable(claim.environment.items() for claim in each.claims) for each in both)
+    yield from _steps(*({f"{name} of the run": value for name, value in variables} for variables in of_runs))
+    drivers = [{f"driver of {claim.device}": claim.driver for claim in each.claims if claim.driver} for each in both]
+    yield from (step for step in _steps(*drivers) if step.old is not None and step.new is not None)
 
 
 def _described(compiler: CompilerTable) -> dict[str, KnobValue]:
-    build, command = compiler.build, " ".join(compiler.command)
     if not compiler.compiles:
-        return {"packages": build, "defaults": " ".join(compiler.command[1:])}
+        return {"packages": compiler.build, "defaults": " ".join(compiler.command[1:])}
     return {
         "compiler": f"{compiler.name} {compiler.version}",
-        "compiler build": build,
-        "command": command,
+        "compiler build": compiler.build,
+        "command": " ".join(compiler.command),
         "architecture chosen by the": compiler.architecture_from,
     }
 
@@ -367,9 +339,7 @@ def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:
         yield "the compiler is another build" if compiles else "the packages are other versions"
 
 
-def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None) -> Iterator[str]:
-    if new is None:
-        return
+def _warnings(new: Side, before: Artifact | None, after: Artifact | None) -> Iterator[str]:
     yield from new.warnings
     if after is None:
         return
@@ -390,3 +360,41 @@ def _evidence(artifact: Artifact) -> str:
     provenance = artifact.provenance
     parts.append(f"commit {provenance.commit[:12]}" if provenance.commit else "no commit known")
     return ", ".join(part for part in (*parts, provenance.runner) if part)
+
+
+# ── which removed artifact an added one was ──────────────────────────────────────────────────────────────────────
+
+
+def _code_key(side: Side, artifact: Artifact) -> Hashable:
+    code = tuple((entry, *pair.proven_as) for entry, pair in artifact.code.items())
+    return side.target, artifact.controls and artifact.controls.sha256, code
+
+
+# The surest likeness first: the next one sees only what is not yet paired.
+_LIKENESSES: tuple[Callable[[Side, Artifact], Hashable], ...] = (
+    lambda side, artifact: (artifact.benchmark, _code_key(side, artifact)),
+    _code_key,
+    lambda side, artifact: (side.target, artifact.benchmark),
+    lambda side, artifact: (side.target, frozenset(artifact.fingerprint.sources), frozenset(artifact.code)),
+    lambda side, artifact: (side.name, Target(side.target).architecture),
+    lambda side, artifact: (side.name, artifact.benchmark),
+)
+
+
+def pair_renamed(removed: Sequence[Side], added: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
+    """(old, new) for what was renamed or retargeted; a side without a partner stands alone.
+
+    Several sides of one likeness are paired in the order of their names. An unreadable side is like no other.
+    """
+    pairs: list[tuple[Side | None, Side | None]] = []
+    for likeness in _LIKENESSES:
+        olds, news = defaultdict[Hashable, list[Side]](list), defaultdict[Hashable, list[Side]](list)
+        for groups, sides in ((olds, removed), (news, added)):
+            for side in sorted(sides, key=lambda side: (side.name, side.target)):
+                if side.artifact is not None:
+                    groups[likeness(side, side.artifact)].append(side)
+        paired = [pair for key, like in news.items() for pair in zip(olds[key], like, strict=False)]
+        removed = [side for side in removed if all(side is not old for old, _ in paired)]
+        added = [side for side in added if all(side is not new for _, new in paired)]
+        pairs += paired
+    return pairs + [(side, None) for side in removed] + [(None, side) for side in added]

@@ -5,11 +5,18 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.spelling import first_of
+
+if TYPE_CHECKING:
+    from pytest_compileiq.artifact import FingerprintTable
+    from pytest_compileiq.model import Fingerprint
+
+    Recorded = Fingerprint | FingerprintTable
 
 
 def chain_of(node: ast.AST) -> tuple[str, ...] | None:
@@ -41,6 +48,7 @@ def chains_in(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted({chain for node in nodes_of(tree) if (chain := chain_of(node))}))
 
 
+_DOCUMENTED = ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 # Fields that hold positions or spelling, or that only some Pythons have.
 _IGNORED = frozenset(
     {"ctx", "kind", "type_comment", "type_ignores", "lineno", "col_offset", "end_lineno", "end_col_offset"}
@@ -61,7 +69,7 @@ def digest(parts: Iterable[str]) -> str:
 
 
 def undecorated(node: ast.AST) -> ast.AST:
-    """A function or class without its decorators (the node itself is not changed)."""
+    """A copy of a function or class without its decorators."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         fields = {name: value for name, value in ast.iter_fields(node) if name != "decorator_list"}
         return type(node)(**fields, decorator_list=[])
@@ -147,65 +155,44 @@ def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
 
 
 def are_moved(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Whether two records are of the same parts, some of them in other files; the test may have another name too.
+    """Whether two records are of the same parts, some of them in other files; the test may have another name too."""
 
-    Older records have no parts, so that nothing is known.
-    """
-    return bool(before) and _without_files(before) == _without_files(now)
+    def without_files(parts: Mapping[str, str]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+        filed, others = [], []
+        for name, sha in parts.items():
+            role, place = name.partition(" ")[0], part_place(name)
+            if place is None and role != "data":
+                others.append((name, sha))
+            else:
+                filed.append((role, place[1] if place is not None and role != "test" else "", sha))
+        return sorted(filed), others
 
-
-def _without_files(parts: Mapping[str, str]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """The definitions and data, sorted, as role, name and digest; and the other parts in their order."""
-    filed, others = [], []
-    for name, sha in parts.items():
-        role, place = name.partition(" ")[0], part_place(name)
-        if place is None and role != "data":
-            others.append((name, sha))
-        else:
-            filed.append((role, place[1] if place is not None and role != "test" else "", sha))
-    return sorted(filed), others
+    return bool(before) and without_files(before) == without_files(now)  # older records have no parts
 
 
-def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Which parts of a benchmark changed, in words; older records have no parts to tell apart."""
-    if not before or not now:
-        return "the test's code, a fixture or helper it uses, a workload or an objective"
-    names = changed_parts(before, now)
-    told = [name + (" (added)" if name not in before else "" if name in now else " (gone)") for name in names]
-    return ", ".join(first_of(told)) or "the order of its workloads"
-
-
-class _Inputs(Protocol):
-    """The part of a fingerprint, as found or as stored, that is about the benchmark."""
-
-    @property
-    def benchmark(self) -> str: ...
-    @property
-    def parts(self) -> Mapping[str, str]: ...
-    @property
-    def values(self) -> Mapping[str, str]: ...
-
-
-def is_same_benchmark(before: _Inputs, now: _Inputs) -> bool:
+def is_same_benchmark(before: Recorded, now: Recorded) -> bool:
     """Whether two records are of one benchmark on one input; an older one has no values to compare."""
     return before.benchmark == now.benchmark and (not before.values or before.values == now.values)
 
 
-def changed_benchmark(before: _Inputs, now: _Inputs) -> str:
-    """As ``changed_text``, of parts and values."""
+def changed_benchmark(before: Recorded, now: Recorded) -> str:
+    """Which parts and values of a benchmark changed, in words; older records have none to tell apart."""
     old, new = ({**each.parts, **(each.values if before.values else {})} for each in (before, now))
-    return changed_text(old, new)
+    if not old or not new:
+        return "the test's code, a fixture or helper it uses, a workload or an objective"
+    names = changed_parts(old, new)
+    told = [name + (" (added)" if name not in old else "" if name in new else " (gone)") for name in names]
+    return ", ".join(first_of(told)) or "the order of its workloads"
 
 
 def changed_environment(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Which variables have other values than those recorded, in words; empty where none has."""
-    differing = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    told = [f"{name} was {_told(before.get(name))} and is {_told(now.get(name))}" for name in differing]
-    return "; ".join(first_of(told))
 
+    def told(values: Mapping[str, str], name: str) -> str:
+        return repr(values[name]) if name in values else "not set"
 
-def _told(value: str | None) -> str:
-    return "not set" if value is None else repr(value)
+    names = changed_parts(before, now)
+    return "; ".join(first_of([f"{name} was {told(before, name)} and is {told(now, name)}" for name in names]))
 
 
 # ── what a fingerprint covers of a file ──────────────────────────────────────────────────────────────────────────
@@ -213,8 +200,7 @@ def _told(value: str | None) -> str:
 
 def covered_files(sources: Iterable[str], parts: Iterable[str]) -> list[str]:
     """The files that a fingerprint looks into, sorted: sources as a whole, definitions of the others."""
-    places = map(part_place, parts)
-    return sorted({*sources, *(place[0] for place in places if place is not None)})
+    return sorted({*sources, *(place[0] for place in map(part_place, parts) if place is not None)})
 
 
 def holds(content: bytes | None, file: str, sources: Mapping[str, str], parts: Mapping[str, str]) -> bool:
@@ -241,8 +227,11 @@ def _plain(value: object) -> object:
     if isinstance(value, ast.JoinedStr):
         return ["JoinedStr", [_plain(part) for part in _merged(value.values)]]
     if isinstance(value, ast.AST):
+        documented = isinstance(value, _DOCUMENTED) and ast.get_docstring(value, clean=False) is not None
         fields = [
-            [name, _plain(_body(value, name, inner))] for name, inner in ast.iter_fields(value) if name not in _IGNORED
+            [name, _plain(inner[1:] if documented and name == "body" else inner)]
+            for name, inner in ast.iter_fields(value)
+            if name not in _IGNORED
         ]
         return [type(value).__name__, *[field for field in fields if field[1] not in (None, [])]]
     if isinstance(value, list):
@@ -250,18 +239,6 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
     return [type(value).__name__, repr(value)]
-
-
-def _body(node: ast.AST, name: str, inner: object) -> object:
-    """A body without its docstring."""
-    is_documented = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    if not (is_documented and name == "body" and isinstance(inner, list) and inner):
-        return inner
-    first = inner[0]
-    is_docstring = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return inner[1:] if is_docstring else inner
 
 
 def _merged(parts: list[ast.expr]) -> list[ast.AST]:
@@ -280,7 +257,7 @@ def _merged(parts: list[ast.expr]) -> list[ast.AST]:
 
 
 def path_within(nodeid: str) -> tuple[str, tuple[str, ...]]:
-    """The file of a test, and its dotted name there without the parameters: ``test_k.py::TestK::test_k[1]``."""
+    """The file of a test such as ``test_k.py::TestK::test_k[1]``, and its names there without the parameters."""
     file, *names = nodeid.partition("[")[0].split("::")
     return file, tuple(names)
 
@@ -298,20 +275,12 @@ def is_gone(content: bytes | None, names: Sequence[str]) -> bool:
         tree = parsed(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return bool(names) and not any(_defines(tree, names[: end + 1], names) for end in range(len(names)))
-
-
-def _defines(tree: ast.Module, path: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether ``path`` is the test itself, or a class that may inherit it; an import may bring either."""
-    if len(path) == 1 and any(_imports(node, path[0]) for node in nodes_of(tree)):
-        return True
-    found = list(definitions(tree, path))
-    if len(path) == len(names):
-        return bool(found)
-    return any(not isinstance(node, ast.ClassDef) or node.bases or node.decorator_list for node in found)
-
-
-def _imports(node: ast.AST, name: str) -> bool:
-    if not isinstance(node, ast.Import | ast.ImportFrom):
+    if not names:
         return False
-    return any(alias.name == "*" or (alias.asname or alias.name) == name for alias in node.names)
+    # An import may bring the test, or a class that holds it.
+    imports = (node for node in nodes_of(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    if any(alias.name == "*" or (alias.asname or alias.name) == names[0] for node in imports for alias in node.names):
+        return False
+    outer = itertools.chain.from_iterable(definitions(tree, names[:end]) for end in range(1, len(names)))
+    may_inherit = (not isinstance(node, ast.ClassDef) or node.bases or node.decorator_list for node in outer)
+    return not any(may_inherit) and not any(True for _ in definitions(tree, names))

@@ -13,7 +13,8 @@ import pytest
 
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.fingerprint import changed_text
+from pytest_compileiq.model import Fingerprint
+from pytest_compileiq.rules.fingerprint import changed_benchmark
 
 HELPER = """\
 SCALE = 2
@@ -184,13 +185,7 @@ def test_what_changed_of_it_is_named(benchmark_of, what):
         *given.get("edits", ()), **{"workloads": TWO, **{k: v for k, v in given.items() if k != "edits"}}
     )
     assert now.sha256 != before.sha256
-    assert changed_text(before.parts, now.parts) == said
-
-
-def test_many_changes_are_counted_and_a_record_without_parts_says_what_it_may_be():
-    many = {f"helper h.py::f{number}": "0" for number in range(8)}
-    assert changed_text({"objectives": "0"}, many).endswith("helper h.py::f4 (added), and 4 more")
-    assert changed_text({}, many) == "the test's code, a fixture or helper it uses, a workload or an objective"
+    assert changed_benchmark(*(Fingerprint("0", "0", {}, each.parts) for each in (before, now))) == said
 
 
 def other_pythons():

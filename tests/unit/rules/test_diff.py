@@ -11,8 +11,7 @@ from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress, S
 from pytest_compileiq.model import Licence
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.classes import Classed
-from pytest_compileiq.rules.diff import Kind, Side, Step, compare
-from pytest_compileiq.rules.renames import pair_renamed
+from pytest_compileiq.rules.diff import Kind, Side, Step, compare, pair_renamed
 from tests.unit.artifacts import TARGET, make_artifact
 
 NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)

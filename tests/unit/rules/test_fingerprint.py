@@ -7,14 +7,17 @@ import hashlib
 
 import pytest
 
+from pytest_compileiq.model import Fingerprint
 from pytest_compileiq.rules.fingerprint import (
     are_moved,
     canonical_text,
-    changed_text,
+    changed_benchmark,
     covered_files,
     defined_in,
     digest,
     holds,
+    is_gone,
+    path_within,
     undecorated,
 )
 
@@ -126,6 +129,10 @@ def test_decorators_are_seen_where_they_are_asked_for():
     assert defined_in(FILE, ["nothing"]) == {"nothing": None}
 
 
+def changed_text(before, now):
+    return changed_benchmark(Fingerprint("0", "0", {}, before), Fingerprint("0", "0", {}, now))
+
+
 @pytest.mark.parametrize(
     ("count", "said"), [(5, "helper h.py::f4 (added)"), (6, "helper h.py::f4 (added), and 1 more")]
 )
@@ -167,3 +174,40 @@ def test_parts_that_lie_in_other_files_are_moved_and_any_other_part_is_not():
     renamed = {"helper b/x.py::other" if name == "helper b/x.py::g" else name: sha for name, sha in MOVED.items()}
     assert not are_moved(BEFORE, renamed)
     assert not are_moved(BEFORE, dict(sorted(MOVED.items(), key=lambda part: part[1], reverse=True))), "order counts"
+
+
+# ── whether a test still exists ──────────────────────────────────────────────────────────────────────────────────
+
+TESTS = b"""\
+from shared import test_imported
+
+if HAVE_GPU:
+    def test_guarded(acf): ...
+
+class Base:
+    def test_own(self, acf): ...
+
+class TestHeir(Base):
+    pass
+
+test_made = make()
+"""
+
+
+@pytest.mark.parametrize("nodeid", [
+    "test_guarded", "test_guarded[a::b]", "Base::test_own", "TestHeir::test_own", "test_made", "test_imported",
+])  # fmt: skip
+def test_a_test_that_the_text_may_hold_is_there(nodeid):
+    file, names = path_within(f"a/test_k.py::{nodeid}")
+    assert file == "a/test_k.py" and not is_gone(TESTS, names)
+
+
+@pytest.mark.parametrize("nodeid", ["test_k", "Base::test_k", "TestK::test_own", "test_own"])
+def test_a_test_that_no_statement_defines_is_gone(nodeid):
+    assert is_gone(TESTS, path_within(f"a/test_k.py::{nodeid}")[1])
+
+
+def test_a_file_that_is_gone_has_no_test_and_an_unreadable_text_may_have_it():
+    assert (
+        is_gone(None, ["test_k"]) and not is_gone(b"def (", ["test_k"]) and not is_gone(b"from x import *", ["test_k"])
+    )
