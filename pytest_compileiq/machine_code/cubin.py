@@ -7,7 +7,6 @@ registers, frame sizes, parameters). Names are compared without the source's loc
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,76 +16,17 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Section
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.machine_code.image import (
-    ASKED_REGISTERS,
-    BARRIERS,
-    CONSTANTS,
-    EXTERNS,
-    FRAME_SIZE,
-    INFO,
-    PRE_EXIT,
-    REGISTER_COUNT,
-    VERSION,
-    Image,
-    Record,
-    caller_of,
-)
+from pytest_compileiq.machine_code.image import INFO, Attribute, Image, Record, caller_of
 from pytest_compileiq.machine_code.parts import digest_of, without_module_id
 from pytest_compileiq.machine_code.reach import INSTRUCTION_BYTES, Reach
 from pytest_compileiq.model import CodeDigest
 
-# Codes of the records that a format left out; and whether it left out the numbers of symbols, which count the file's
-# other symbols, and the records of functions that other entries call.
-_FORMATS = (({ASKED_REGISTERS, VERSION, PRE_EXIT}, True), ({ASKED_REGISTERS}, True), ({ASKED_REGISTERS}, False))
-
-
-def former_digests(image: Image) -> dict[str, tuple[str, ...]]:
-    """Entry → its digests, the latest first. They covered all functions, constants and globals of the file."""
-    hashed = {
-        index: _section(image, index)
-        for index in (*image.owners, *image.data)
-        if not image.sections[index].name.startswith(INFO)
-    }
-    formats = [_digests(image, hashed, *form) for form in _FORMATS]
-    return {name: tuple(digests[name] for digests in formats) for name in image.entries}
-
-
-def _digests(image: Image, hashed: Mapping[int, bytes], left_out: Collection[int], is_alone: bool) -> dict[str, str]:
-    own: dict[str, list[bytes]] = {name: [] for name in image.entries}
-    shared: list[bytes] = []
-    for index, section in hashed.items():
-        own.get(image.owners.get(index, ""), shared).append(section)
-    for owner, record in image.records():
-        if record.code not in left_out:
-            function = image.symbol(record.payload) if record.is_of_a_function else ""
-            of = caller_of(function) if is_alone else function
-            own.get(of or owner, shared).append(_record(record, function, is_alone))
-    common = digest_of(sorted(shared))
-    return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
-
-
-def _section(image: Image, index: int) -> bytes:
-    section = image.sections[index]
-    header = f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
-    patches = (
-        f"{patch.offset} {patch.kind} {without_module_id(image.symbols[patch.symbol].name)}+{patch.addend}"
-        for patch in image.patches.get(index, ())
-    )
-    return digest_of([header, image.content(index), *(patch.encode() for patch in sorted(patches))])
-
-
-def _record(record: Record, function: str, is_alone: bool) -> bytes:
-    begins_with_number = record.is_of_a_function or (is_alone and record.code == CONSTANTS)
-    told = [struct.pack("<BBH", record.form, record.code, record.value), without_module_id(function).encode()]
-    return digest_of([*told, record.payload[4 if begins_with_number else 0 :]])
-
-
 _MOST_BYTES = 1 << 28
-_FACTS = {REGISTER_COUNT: "registers", FRAME_SIZE: "stack_bytes"}
+_FACTS = {Attribute.REGISTER_COUNT: "registers", Attribute.FRAME_SIZE: "stack_bytes"}
 _NOP = 0x918  # the low 12 bits of the padding after a kernel's last instruction
 _FORMAT = b"entry 2"
 _RESERVED_SHARED, _RESERVES_SHARED = 1024, 90  # bytes that the system takes of each block, since sm_90
-_LEFT_OUT = frozenset({ASKED_REGISTERS, VERSION, PRE_EXIT})
+_LEFT_OUT = frozenset({Attribute.ASKED_REGISTERS, Attribute.VERSION, Attribute.PRE_EXIT})
 
 
 @dataclass(frozen=True)
@@ -128,8 +68,6 @@ def read_cubin(path: Path) -> Cubin:
 
 
 class _Reader:
-    """Takes one ELF file apart."""
-
     def __init__(self, elf: ELFFile) -> None:
         self._image = Image(elf)
         self._reach = Reach(self._image)
@@ -139,10 +77,24 @@ class _Reader:
             self._records.setdefault(of, []).append(record)
 
     def cubin(self) -> Cubin:
-        former = former_digests(self._image)
+        former = _former_digests(self._image)
         entries = {name: self._code(name, former[name]) for name in self._image.entries}
-        symbols = _keys(entries)
-        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note(), self._is_separate)
+        # Entries of the same name are numbered in the order of their digests, not of the file.
+        symbols: dict[str, str] = {}
+        by_code = sorted(entries, key=lambda name: (without_module_id(name), entries[name].sha256))
+        for key, namesakes in groupby(by_code, key=without_module_id):
+            for number, name in enumerate(namesakes, start=1):
+                symbols[key if number == 1 else f"{key}#{number}"] = name
+        section = self._image.section(".note.nv.tkinfo")
+        note = section.data() if section else b""
+        words = [word.decode("utf-8", "replace").strip() for word in note[24:].split(b"\0")]
+        return Cubin(
+            entries={key: entries[name] for key, name in symbols.items()},
+            symbols=symbols,
+            assembler=next((word for word in words if word.startswith("Cuda compilation tools")), ""),
+            command=next((word for word in reversed(words) if word.startswith("-")), ""),
+            is_separate=self._image.is_relocatable or b"nvlink" in note,
+        )
 
     def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:
         functions, data = self._reach.of(entry)
@@ -155,8 +107,7 @@ class _Reader:
         section = self._image.sections[index]
         if section.name.startswith(INFO):
             return b""
-        parts = [f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()]
-        parts += [self._image.content(index), *self._reach.patches(index)]
+        parts = [self._image.header(index), self._image.content(index), *self._reach.patches(index)]
         if section.name.startswith(".text."):
             parts += [str(_barriers(section)).encode(), *sorted(map(self._reach.told, self._reach.operands(owner)))]
         return digest_of(parts)
@@ -166,51 +117,32 @@ class _Reader:
         if record.code in _LEFT_OUT:
             return b""
         payload = record.payload
-        if record.code == CONSTANTS:
+        if record.code == Attribute.CONSTANTS:
             payload = payload[4:]
-        elif record.code == EXTERNS:
+        elif record.code == Attribute.EXTERNS:
             numbers = (payload[at : at + 4] for at in range(0, len(payload), 4))
             payload = " ".join(sorted(map(self._image.symbol, numbers))).encode()
         elif record.is_of_a_function:
             payload = without_module_id(self._image.symbol(payload)).encode() + payload[4:]
-        return digest_of([struct.pack("<BBH", record.form, record.code, record.value), payload])
+        return digest_of([record.head, payload])
 
     def _launch_facts(self, entry: str) -> dict[str, int]:
         """What a launch of ``entry`` takes, by the names that ``ptxas -v`` has; the stack is that of its own frame."""
-        facts = {"registers": 0, "stack_bytes": 0, "barriers": _barriers(self._named(f".text.{entry}"))}
+        facts = {"registers": 0, "stack_bytes": 0, "barriers": _barriers(self._image.section(f".text.{entry}"))}
         for record in self._records.get(entry, ()):
-            last = int.from_bytes(record.payload[-4:], "little")
             if record.code in _FACTS and self._image.symbol(record.payload) == entry:
-                facts[_FACTS[record.code]] = last
-            elif record.code == BARRIERS:
+                facts[_FACTS[Attribute(record.code)]] = int.from_bytes(record.payload[-4:], "little")
+            elif record.code == Attribute.BARRIERS:
                 facts["barriers"] = record.value
-        shared = self._named(f".nv.shared.{entry}")
+        shared = self._image.section(f".nv.shared.{entry}")
         reserved = _RESERVED_SHARED if self._image.architecture >= _RESERVES_SHARED else 0
         return facts | {"shared_bytes": max(shared["sh_size"] - reserved, 0) if shared else 0}
 
     def _sizes(self, entry: str) -> dict[str, int]:
-        section = self._named(f".text.{entry}")
+        section = self._image.section(f".text.{entry}")
         code = section.data() if section else b""
         opcodes = (int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), INSTRUCTION_BYTES))
         return {"code_bytes": len(code), "instructions": sum(opcode != _NOP for opcode in opcodes)}
-
-    def _named(self, name: str) -> Section | None:
-        index = self._image.named.get(name)
-        return None if index is None else self._image.sections[index]
-
-    @property
-    def _is_separate(self) -> bool:
-        note = self._named(".note.nv.tkinfo")
-        return self._image.is_relocatable or (note is not None and b"nvlink" in note.data())
-
-    def _note(self) -> tuple[str, str]:
-        section = self._named(".note.nv.tkinfo")
-        if section is None:
-            return "", ""
-        words = [word.decode("utf-8", "replace").strip() for word in section.data()[24:].split(b"\0")]
-        version = next((word for word in words if word.startswith("Cuda compilation tools")), "")
-        command = next((word for word in reversed(words) if word.startswith("-")), "")
-        return version, command
 
 
 def _barriers(text: Section | None) -> int:
@@ -218,11 +150,49 @@ def _barriers(text: Section | None) -> int:
     return text["sh_flags"] >> 20 & 0x7F if text else 0
 
 
-def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
-    """Key → entry function. Entries of the same name are numbered in the order of their digests, not of the file."""
-    keys: dict[str, str] = {}
-    by_code = sorted(entries, key=lambda name: (without_module_id(name), entries[name].sha256))
-    for key, namesakes in groupby(by_code, key=without_module_id):
-        for number, name in enumerate(namesakes, start=1):
-            keys[key if number == 1 else f"{key}#{number}"] = name
-    return keys
+# ── the digests that earlier versions made: a record of one still holds ──────────────────────────────────────────
+
+# Codes of the records that a format left out; and whether it left out the numbers of symbols, which count the file's
+# other symbols, and the records of functions that other entries call.
+_FORMER_FORMATS = (
+    (_LEFT_OUT, True),
+    (frozenset({Attribute.ASKED_REGISTERS}), True),
+    (frozenset({Attribute.ASKED_REGISTERS}), False),
+)
+
+
+def _former_digests(image: Image) -> dict[str, tuple[str, ...]]:
+    """Entry → its digests, the latest first. They covered all functions, constants and globals of the file."""
+    hashed = {
+        index: _former_section(image, index)
+        for index in (*image.owners, *image.data)
+        if not image.sections[index].name.startswith(INFO)
+    }
+    formats = [_of_format(image, hashed, *form) for form in _FORMER_FORMATS]
+    return {name: tuple(digests[name] for digests in formats) for name in image.entries}
+
+
+def _of_format(image: Image, hashed: Mapping[int, bytes], left_out: Collection[int], is_alone: bool) -> dict[str, str]:
+    own: dict[str, list[bytes]] = {name: [] for name in image.entries}
+    shared: list[bytes] = []
+    for index, section in hashed.items():
+        own.get(image.owners.get(index, ""), shared).append(section)
+    for owner, record in image.records():
+        if record.code in left_out:
+            continue
+        function = image.symbol(record.payload) if record.is_of_a_function else ""
+        of = caller_of(function) if is_alone else function
+        begins_with_number = record.is_of_a_function or (is_alone and record.code == Attribute.CONSTANTS)
+        payload = record.payload[4 if begins_with_number else 0 :]
+        told = digest_of([record.head, without_module_id(function).encode(), payload])
+        own.get(of or owner, shared).append(told)
+    common = digest_of(sorted(shared))
+    return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
+
+
+def _former_section(image: Image, index: int) -> bytes:
+    patches = (
+        f"{patch.offset} {patch.kind} {without_module_id(image.symbols[patch.symbol].name)}+{patch.addend}"
+        for patch in image.patches.get(index, ())
+    )
+    return digest_of([image.header(index), image.content(index), *(patch.encode() for patch in sorted(patches))])

@@ -19,10 +19,10 @@ from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.machine_code.parts import digest_of, without_module_id
+from pytest_compileiq.machine_code.symbols import FUNCTION_TYPES, opened
 from pytest_compileiq.model import CodeDigest
 
-_FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
-_NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
+_NAMED_TYPES = FUNCTION_TYPES | {"STT_OBJECT"}
 _VISIBLE = frozenset({"STV_DEFAULT", "STV_PROTECTED"})
 # Notes hold property bits and build ids; unwind tables repeat what the code already says; device code embedded by nvcc
 # is digested from its cubins, and the module id holds the source's location.
@@ -67,12 +67,8 @@ class ObjectCode:
         return unnamed if unnamed < self.exported.keys() else set()
 
 
-def _nothing(_names: Iterable[str]) -> Collection[str]:
-    return ()
-
-
-def machine_code(paths: Sequence[Path], naming: Naming = _nothing) -> MachineCode:
-    """The code of the objects at ``paths``, in link order; see ``entries_of``.
+def machine_code(paths: Sequence[Path], naming: Naming = lambda _names: ()) -> MachineCode:
+    """Digest the objects at ``paths``, in link order; see ``entries_of``.
 
     Raises:
         BuildError: a file is not an ELF object.
@@ -84,11 +80,7 @@ def machine_code(paths: Sequence[Path], naming: Naming = _nothing) -> MachineCod
 
 
 def read_objects(paths: Iterable[Path]) -> list[ObjectCode]:
-    """The objects at ``paths``, taken apart.
-
-    Raises:
-        BuildError: a file is not an ELF object.
-    """
+    """Take the objects at ``paths`` apart; raises as ``machine_code``."""
     return [_read(path) for path in paths]
 
 
@@ -119,48 +111,26 @@ def entries_of(objects: Sequence[ObjectCode], naming: Naming) -> Mapping[str, Co
     return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
-def defined_functions(path: Path) -> frozenset[str]:
-    """The names of the functions that a linked file exports.
-
-    Raises:
-        BuildError: it is not an ELF file.
-    """
-    try:
-        with path.open("rb") as stream:
-            sections = ELFFile(stream).iter_sections()
-            tables = [section for section in sections if isinstance(section, SymbolTableSection)]
-            return frozenset(
-                symbol.name
-                for table in tables
-                for symbol in table.iter_symbols()
-                if symbol["st_info"]["type"] in _FUNCTION_TYPES
-                and symbol["st_info"]["bind"] != "STB_LOCAL"
-                and symbol["st_shndx"] != "SHN_UNDEF"
-            )
-    except (OSError, ELFError) as error:
-        raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
-
-
 def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
     """(section, function, start, end) of each function that an object exports, in bytes from the section's start.
 
     Raises:
         BuildError: it is not an ELF object.
     """
-    try:
-        with path.open("rb") as stream:
-            elf = ELFFile(stream)
-            sections = list(elf.iter_sections())
-            table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
-            by_section = _functions(list(table.iter_symbols()) if table else [], sections)
-            return [
-                (sections[index].name, symbol.name, start, start + size)
-                for index, functions in by_section.items()
-                for symbol, start, size in functions
-                if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_other"]["visibility"] in _VISIBLE
-            ]
-    except (OSError, ELFError) as error:
-        raise BuildError(f"{path}: not an ELF object that can be read: {error}", kind="compile") from error
+    with opened(path) as elf:
+        sections, symbols = _tables(elf)
+        return [
+            (sections[index].name, symbol.name, start, start + size)
+            for index, functions in _functions(symbols, sections).items()
+            for symbol, start, size in functions
+            if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_other"]["visibility"] in _VISIBLE
+        ]
+
+
+def _tables(elf: ELFFile) -> tuple[list[Section], list[Symbol]]:
+    sections = list(elf.iter_sections())
+    table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
+    return sections, list(table.iter_symbols()) if table else []
 
 
 _MOST_KEPT = 256
@@ -175,9 +145,8 @@ def _read(path: Path) -> ObjectCode:
             return code
         code = _take_apart(ELFFile(BytesIO(content)))
     except (OSError, ELFError) as error:
-        raise BuildError(
-            f"{path}: not an ELF object whose machine code can be read: {error}", kind="compile"
-        ) from error
+        message = f"{path}: not an ELF object whose machine code can be read: {error}"
+        raise BuildError(message, kind="compile") from error
     if len(_kept) >= _MOST_KEPT:
         _kept.clear()
     _kept[key] = code
@@ -185,17 +154,14 @@ def _read(path: Path) -> ObjectCode:
 
 
 def _take_apart(elf: ELFFile) -> ObjectCode:
-    sections: list[Section] = list(elf.iter_sections())
-    table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
-    symbols = list(table.iter_symbols()) if table else []  # read once: many relocations name the same symbol
+    sections, symbols = _tables(elf)  # read once: many relocations name the same symbol
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
     out = ObjectCode()
     for index, section in enumerate(sections):
         if not _is_loaded(section):
             continue
-        executable = bool(section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR)
-        out.code_bytes += section["sh_size"] if executable else 0
+        out.code_bytes += section["sh_size"] if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR else 0
         if index not in functions:  # data, or code without a symbol for it: assembly
             out.shared.append(_piece(section, relocations.get(index, []), 0, section["sh_size"]))
             continue
@@ -207,7 +173,9 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
             elif symbol["st_other"]["visibility"] in _VISIBLE:
                 out.exported[name] = body
                 out.exported_bytes[name] = size
-                out.inline |= {name} if _is_inline(symbol, section) else set()
+                # A link takes it from one of several objects; a weak function of C has no group.
+                if symbol["st_info"]["bind"] == "STB_WEAK" and section["sh_flags"] & SH_FLAGS.SHF_GROUP:
+                    out.inline.add(name)
             else:
                 out.hidden.append(name.encode() + body)
     out.inline |= {name for name in out.exported if "." in name and name.partition(".")[0] in out.exported}
@@ -215,8 +183,8 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
 
 
 def _is_loaded(section: Section) -> bool:
-    loaded = section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]
-    return bool(loaded) and not section.name.startswith(_SKIPPED_SECTIONS)
+    loaded = bool(section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"])
+    return loaded and not section.name.startswith(_SKIPPED_SECTIONS)
 
 
 _Function = tuple[Symbol, int, int]
@@ -242,12 +210,7 @@ def _functions(symbols: Sequence[Symbol], sections: Sequence[Section]) -> dict[i
 def _is_function(symbol: Symbol, section: Section) -> bool:
     kind, bind = symbol["st_info"]["type"], symbol["st_info"]["bind"]
     executable = section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
-    return kind in _FUNCTION_TYPES or bool(kind == "STT_NOTYPE" and bind != "STB_LOCAL" and executable)
-
-
-def _is_inline(symbol: Symbol, section: Section) -> bool:
-    """Whether a link takes the function from one of several objects; a weak function of C has no group."""
-    return symbol["st_info"]["bind"] == "STB_WEAK" and bool(section["sh_flags"] & SH_FLAGS.SHF_GROUP)
+    return kind in FUNCTION_TYPES or bool(kind == "STT_NOTYPE" and bind != "STB_LOCAL" and executable)
 
 
 _Relocation = tuple[int, str]
@@ -267,13 +230,11 @@ def _relocations(sections: Sequence[Section], symbols: Sequence[Symbol]) -> dict
 
 
 def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[Section]) -> str:
-    """The target of a relocation: a name if the source gave one, else an offset in a section.
-
-    A compiler numbers its own labels (``.LC7``) across the file, so their names would depend on neighbouring functions.
-    """
+    """The target of a relocation: a name if the source gave one, else an offset in a section."""
     symbol = symbols[entry["r_info_sym"]]
     addend = entry["r_addend"] if entry.is_RELA() else 0
     index = symbol["st_shndx"]
+    # A compiler numbers its own labels (.LC7) across the file, so their names would depend on neighbouring functions.
     local = symbol["st_info"]["bind"] == "STB_LOCAL" and symbol["st_info"]["type"] not in _NAMED_TYPES
     if local and isinstance(index, int):
         return f"{without_module_id(sections[index].name)}+{symbol['st_value'] + addend}"
@@ -281,13 +242,10 @@ def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[
 
 
 def _piece(section: Section, relocations: Sequence[_Relocation], start: int, size: int) -> bytes:
-    """Digest of a part of a section: name, alignment, bytes, and relocations with offsets from its start.
-
-    Module ids are removed from the bytes too, since nvcc's host code holds the names of kernels to register them.
-    """
+    """Digest a part of a section: name, alignment, bytes, and relocations with offsets from its start."""
     empty = section["sh_type"] == "SHT_NOBITS"
     content = "" if empty else section.data()[start : start + size].decode("latin-1")
     patches = (f"{offset - start} {what}" for offset, what in relocations if start <= offset < start + size)
     header = f"{without_module_id(section.name)} {section['sh_addralign']} {size}"
-    parts = [header.encode(), without_module_id(content).encode("latin-1"), *(patch.encode() for patch in patches)]
-    return digest_of(parts)
+    # nvcc's host code holds the names of kernels to register them, with module ids.
+    return digest_of([header.encode(), without_module_id(content).encode("latin-1"), *map(str.encode, patches)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,14 +17,27 @@ from pytest_compileiq.machine_code.parts import without_module_id
 
 INFO = ".nv.info"  # and .nv.info.FUNCTION
 _SIZED_VALUE = 0x04
-# EIATTR codes whose payload begins with the number of the function they describe.
-FRAME_SIZE, REGISTER_COUNT = 0x11, 0x2F
-_OF_A_FUNCTION = frozenset({FRAME_SIZE, 0x12, 0x23, REGISTER_COUNT})  # and the minimal and maximal size of the stack
-CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
-EXTERNS = 0x0F  # the numbers of the symbols that the function calls outside the file
-BARRIERS = 0x4C
-VERSION, PRE_EXIT = 0x37, 0x6D  # of the toolkit; PREEXIT_USED, which 13.4 adds and says of code what the code says
-ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
+
+
+class Attribute(IntEnum):
+    """EIATTR codes of records in ``.nv.info``."""
+
+    CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
+    EXTERNS = 0x0F  # the numbers of the symbols that the function calls outside the file
+    FRAME_SIZE = 0x11
+    MIN_STACK_SIZE = 0x12
+    ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
+    MAX_STACK_SIZE = 0x23
+    REGISTER_COUNT = 0x2F
+    VERSION = 0x37  # of the toolkit
+    BARRIERS = 0x4C
+    PRE_EXIT = 0x6D  # PREEXIT_USED, which 13.4 adds and says of code what the code says
+
+
+# Their payload begins with the number of the function that they describe.
+_OF_A_FUNCTION = frozenset(
+    {Attribute.FRAME_SIZE, Attribute.MIN_STACK_SIZE, Attribute.MAX_STACK_SIZE, Attribute.REGISTER_COUNT}
+)
 
 
 class Record(NamedTuple):
@@ -36,20 +50,11 @@ class Record(NamedTuple):
 
     @property
     def is_of_a_function(self) -> bool:
-        """Whether the payload begins with the number of the function that it describes."""
         return self.code in _OF_A_FUNCTION and len(self.payload) >= 4
 
-
-def read_records(data: bytes) -> Iterator[Record]:
-    """The records of one section."""
-    at = 0
-    while at + 4 <= len(data):
-        form, code, value = struct.unpack_from("<BBH", data, at)
-        at += 4
-        payload = b""
-        if form == _SIZED_VALUE:
-            payload, at, value = data[at : at + value], at + value, 0
-        yield Record(form, code, value, payload)
+    @property
+    def head(self) -> bytes:
+        return struct.pack("<BBH", self.form, self.code, self.value)
 
 
 def caller_of(function: str) -> str:
@@ -106,6 +111,15 @@ class Image:
         is_wide = elf.header["e_ident"]["EI_ABIVERSION"] >= _ABI_OF_WIDE_FLAGS
         self.architecture: int = (flags >> 8 if is_wide else flags) & 0xFF
 
+    def section(self, name: str) -> Section | None:
+        index = self.named.get(name)
+        return None if index is None else self.sections[index]
+
+    def header(self, index: int) -> bytes:
+        """Name, alignment and size of a section."""
+        section = self.sections[index]
+        return f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
+
     def content(self, index: int) -> bytes:
         """The bytes of a section; of one that holds none in the file, as many zeros as it takes in memory are meant."""
         section = self.sections[index]
@@ -114,9 +128,16 @@ class Image:
     def records(self) -> Iterator[tuple[str, Record]]:
         """The attributes that kernels are launched by, each with the function whose section it is in, or ""."""
         for index, section in enumerate(self.sections):
-            if section.name == INFO or section.name.startswith(f"{INFO}."):
-                for record in read_records(section.data()):
-                    yield self.owners.get(index, ""), record
+            if section.name != INFO and not section.name.startswith(f"{INFO}."):
+                continue
+            data, at = section.data(), 0
+            while at + 4 <= len(data):
+                form, code, value = struct.unpack_from("<BBH", data, at)
+                at += 4
+                payload = b""
+                if form == _SIZED_VALUE:
+                    payload, at, value = data[at : at + value], at + value, 0
+                yield self.owners.get(index, ""), Record(form, code, value, payload)
 
     def symbol(self, payload: bytes) -> str:
         """The name of the symbol whose number ``payload`` begins with; empty for one that there is not."""
@@ -135,8 +156,7 @@ class Image:
         """Function → those that it may call, by ``.nv.callgraph``; an indirect call, any whose address is taken."""
         edges: dict[str, set[str]] = {}
         taken, indirect = set(), set()
-        section = next((section for section in self.sections if section.name == ".nv.callgraph"), None)
-        mark = 0
+        section, mark = self.section(".nv.callgraph"), 0
         for caller, callee in struct.iter_unpack("<Ii", section.data()) if section else ():
             if caller == 0:
                 mark = callee

@@ -19,18 +19,13 @@ def totals(entries: Mapping[str, Metrics]) -> dict[str, int]:
     result: dict[str, int] = {}
     for metrics in entries.values():
         for name, value in metrics.items():
-            most = name in LARGEST
-            result[name] = max(result.get(name, 0), value) if most else result.get(name, 0) + value
+            so_far = result.get(name, 0)
+            result[name] = max(so_far, value) if name in LARGEST else so_far + value
     return result
 
 
 def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int:
-    """The value of an exact objective.
-
-    Args:
-        metric: as the objective is called: ``registers``, or ``registers of kernel*``.
-        whole: the metrics of the whole build.
-        entries: entry function → its metrics.
+    """The value of an exact objective, such as ``registers`` of the ``whole`` build or ``registers of kernel*``.
 
     Raises:
         BuildError: the build has no such metric, or no such entry function.

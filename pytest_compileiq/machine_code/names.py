@@ -20,9 +20,8 @@ from pytest_compileiq.system.process import run
 
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")  # to an earlier part of the symbol, or to a template's argument
 _EXPANSION = re.compile(r"Dp|sp")
-_BEGINNING = re.compile(r"_ZN?K?")
+_QUALIFIED = re.compile(r"_ZN?K?")
 _LENGTH = re.compile(r"\d{1,9}")  # of the identifier behind it
-
 _PREFIX = re.compile(r"_Z(?P<nested>N[rVK]*[RO]?)?(?P<std>St)?")
 _PART = re.compile(r"L?(?P<length>[1-9]\d{0,8})")
 _TAG = re.compile(r"B(?P<length>[1-9]\d{0,8})")
@@ -67,10 +66,10 @@ def outline(symbol: str) -> str | None:
         at = structor.end()
         parts.append("~" * (structor[0][0] == "D") + parts[-1].removesuffix("<…>"))
     is_whole = at <= len(symbol) and (not beginning["nested"] or symbol[at : at + 1] == "E")
-    return f"{'::'.join(parts)}#{tag_of(symbol)}" if parts and is_whole else None
+    return f"{'::'.join(parts)}#{_tag(symbol)}" if parts and is_whole else None
 
 
-def tag_of(name: str) -> str:
+def _tag(name: str) -> str:
     """Six digits that tell names apart of which only a part is shown."""
     return sha256_hex(name.encode(errors="surrogateescape"))[:6]
 
@@ -85,17 +84,12 @@ def expansion_bits(symbol: str) -> float:
     references = Counter(_REFERENCE.findall(symbol))
     rounds = 1 + symbol.count("Z") * any(text.startswith("T") for text in references)
     repeated = sum(rounds * math.log2(1 + count / rounds) for count in references.values())
-    expansions = len(_EXPANSION.findall(symbol, _end_of_the_name(symbol)))
-    return len(symbol).bit_length() * (1 + expansions) + repeated
-
-
-def _end_of_the_name(symbol: str) -> int:
-    """Where the function's qualified name ends, which is read as it stands: ``transpose`` expands nothing."""
-    beginning = _BEGINNING.match(symbol)
+    # The function's qualified name is read as it stands: transpose expands nothing.
+    beginning = _QUALIFIED.match(symbol)
     end = beginning.end() if beginning else 0
     while length := _LENGTH.match(symbol, end):
         end = length.end() + int(length[0])
-    return end
+    return len(symbol).bit_length() * (1 + len(_EXPANSION.findall(symbol, end))) + repeated
 
 
 def _end_of_arguments(symbol: str, begin: int) -> int | None:
@@ -110,17 +104,15 @@ def _end_of_arguments(symbol: str, begin: int) -> int | None:
             at += int(token[0])
         if kind == "closing":
             opened.pop()
-        if opened and opened[-1] == "literal" and symbol[at : at + 1] != "I":
-            value = _VALUE_OF_LITERAL.match(symbol, at)
-            if value:
-                at = value.end()
-                opened.pop()
+        is_literal = opened and opened[-1] == "literal" and symbol[at : at + 1] != "I"
+        if is_literal and (value := _VALUE_OF_LITERAL.match(symbol, at)):
+            at = value.end()
+            opened.pop()
         if not opened:
             return at
     return None
 
 
-_BRACKETS = {")": "(", ">": "<"}
 _LONGEST_BITS = 20  # a name of a million parts
 _LONGEST_SHOWN, _DEEPEST = 120, 8  # characters; of template arguments within each other
 _MOST_OF_THE_RUNTIME = 1024  # characters of a symbol: libiberty's limit of recursion
@@ -168,10 +160,7 @@ def readable(entry: str) -> str:
 
 
 def demangled(symbol: str) -> str:
-    """The ``declaration`` of a symbol that an artifact of somebody else's may hold.
-
-    Its ``outline`` where that could become very long: 300 characters can stand for gigabytes.
-    """
+    """The ``declaration`` of a symbol that an artifact of somebody else's may hold; its ``outline`` if very long."""
     if expansion_bits(symbol) > _LONGEST_BITS:
         return outline(symbol) or symbol
     return declaration(symbol)
@@ -181,7 +170,7 @@ def demangled(symbol: str) -> str:
 def declaration(symbol: str) -> str:
     """The C++ declaration of ``symbol``, which a compiler here wrote, or ``module::procedure``; else ``symbol`` itself.
 
-    Its ``outline`` where no demangler takes it, as without a C++ runtime on the machine.
+    Without a demangler for it, as without a C++ runtime on the machine, it is the ``outline``.
     """
     if of_a_module := _OF_A_MODULE.fullmatch(symbol):
         return "::".join(of_a_module.groups())
@@ -214,8 +203,12 @@ def without_parameters(declaration: str) -> str:
     end = _opening(declaration) if declaration.endswith(")") else len(declaration)
     name = declaration[:end]
     operator = _OPERATOR.search(name)  # what follows may hold blanks and brackets of its own
-    begin = _last_blank(name[: operator.start()] if operator else name) + 1
-    return name[begin:]
+    depth = 0
+    for index in range((operator.start() if operator else end) - 1, -1, -1):
+        depth += (name[index] in ")>") - (name[index] in "(<")
+        if name[index] == " " and depth == 0:
+            return name[index + 1 :]
+    return name
 
 
 def _names(entry: str) -> set[str]:
@@ -230,7 +223,7 @@ def _shortened(name: str) -> str:
     if len(name) <= _LONGEST_SHOWN:
         return name
     shorter = (elided for depth in range(_DEEPEST, -1, -1) if len(elided := _elided(name, depth)) <= _LONGEST_SHOWN)
-    return f"{next(shorter, name[:_LONGEST_SHOWN] + '…')}#{tag_of(name)}"
+    return f"{next(shorter, name[:_LONGEST_SHOWN] + '…')}#{_tag(name)}"
 
 
 def _elided(name: str, deepest: int) -> str:
@@ -254,14 +247,3 @@ def _opening(declaration: str) -> int:
         if depth == 0:
             return index
     return len(declaration)
-
-
-def _last_blank(name: str) -> int:
-    """The index of the last blank outside brackets, or -1."""
-    depth = 0
-    for index in range(len(name) - 1, -1, -1):
-        character = name[index]
-        depth += (character in _BRACKETS) - (character in _BRACKETS.values())
-        if character == " " and depth == 0:
-            return index
-    return -1

@@ -44,8 +44,7 @@ def without_module_id(name: str) -> str:
     """
     if not any(word in name for word in _WORDS):
         return name
-    parts: list[str] = []
-    done = 0
+    parts, done = list[str](), 0
     while match := _ID.search(name, done):
         stable, end = _stable(name, match)
         parts += [name[done : match.start()], stable]
@@ -54,7 +53,7 @@ def without_module_id(name: str) -> str:
 
 
 def _stable(name: str, match: re.Match[str]) -> tuple[str, int]:
-    """The stable form of one identifier with a module id, and the end of the identifier in ``name``."""
+    """One identifier with a stable module id, and its end in ``name``."""
     file_end = match.end() + int(match["length"])
     begin = match.end("word") if match["word"] == "_" else match.start("word")
     tail = _tail(name, file_end, file_end - begin, match["count"])
@@ -67,10 +66,8 @@ def _stable(name: str, match: re.Match[str]) -> tuple[str, int]:
 
 
 def _tail(name: str, file_end: int, counted: int, count: str) -> str:
-    """The id's tail after the file's name, found by the identifier's length; without a length, a CRC if one follows.
-
-    The digits may begin with those of the name before, as in ``std3__435_GLOBAL__N__``, where the length is 35.
-    """
+    """The id's tail after the file's name, found by the identifier's length; without a length, a CRC if one follows."""
+    # The digits may begin with those of the name before, as in std3__435_GLOBAL__N__, where the length is 35.
     for length in range(_LONGEST_TAIL + 1):
         if count.endswith(str(counted + length)):
             return name[file_end : file_end + length]

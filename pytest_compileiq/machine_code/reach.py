@@ -69,8 +69,7 @@ class Reach:
 
     def patches(self, index: int, data: Data | None = None) -> list[bytes]:
         """The relocations of a section, or of ``data`` in it, by name."""
-        begin = data.begin if data else 0
-        patches = self._patches(index, data)
+        begin, patches = data.begin if data else 0, self._patches(index, data)
         return sorted(f"{patch.offset - begin} {patch.kind} {self._target(patch)}".encode() for patch in patches)
 
     def told(self, data: Data) -> bytes:
@@ -93,8 +92,7 @@ class Reach:
         return [patch for patch in patches if data.begin <= patch.offset < data.end]
 
     def _symbols(self, patches: Iterable[Patch]) -> frozenset[Node]:
-        nodes = (self._node(patch.symbol) for patch in patches)
-        return frozenset(node for node in nodes if node is not None)
+        return frozenset(node for patch in patches if (node := self._node(patch.symbol)) is not None)
 
     def _node(self, number: int) -> Node | None:
         """What a symbol is: the function whose section it is in, data, or neither (it is elsewhere, or reserved)."""
@@ -111,8 +109,8 @@ class Reach:
 
     def _operands(self, function: str) -> frozenset[Data]:
         """The data in banks 3 and 4 that the code of ``function`` reads by offset."""
-        texts = [self._image.named.get(f".text.{function}")] if self._banks else []
-        return frozenset(data for index in texts if index is not None for data in self._read_by(index))
+        index = self._image.named.get(f".text.{function}") if self._banks else None
+        return frozenset() if index is None else frozenset(self._read_by(index))
 
     def _read_by(self, index: int) -> set[Data]:
         architecture, code = self._image.architecture, self._image.content(index)
@@ -170,42 +168,23 @@ class Reach:
         content, size = self._image.content(data.section), self._image.sections[data.section]["sh_size"]
         # Variables that another kernel adds begin as zeros, mostly.
         part = content[data.begin : data.end] if data.end else content.rstrip(b"\0")
-        return [
-            part,
-            str((data.end or size) - data.begin if not content else 0).encode(),
-            *self.patches(data.section, data),
-        ]
+        zeros = 0 if content else (data.end or size) - data.begin
+        return [part, str(zeros).encode(), *self.patches(data.section, data)]
 
     def _in(self, index: int) -> list[Symbol]:
-        kinds = ("STT_OBJECT", "STT_NOTYPE")
-        return [
-            symbol
-            for symbol in self._image.symbols
-            if symbol["st_shndx"] == index and symbol["st_size"] and symbol["st_info"]["type"] in kinds
-        ]
+        sized = (symbol for symbol in self._image.symbols if symbol["st_shndx"] == index and symbol["st_size"])
+        return [symbol for symbol in sized if symbol["st_info"]["type"] in ("STT_OBJECT", "STT_NOTYPE")]
 
     def _name(self, data: Data) -> str:
         """The names of the symbols in ``data``; of what has none, or one that the compiler numbered, its content."""
         if not data.end:
             return ""
-        names = sorted(
-            filter(
-                None,
-                (
-                    self._image.stable_name(symbol)
-                    for symbol in self._in(data.section)
-                    if data.begin <= symbol["st_value"] < data.end
-                ),
-            )
-        )
+        symbols = (symbol for symbol in self._in(data.section) if data.begin <= symbol["st_value"] < data.end)
+        names = sorted(filter(None, map(self._image.stable_name, symbols)))
         return " ".join(names) or digest_of(self._held(data)).hex()
 
     def _target(self, patch: Patch) -> str:
         node = self._node(patch.symbol)
-        is_section = isinstance(node, Data) and not node.end
-        name = (
-            self._name(node)
-            if isinstance(node, Data) and not is_section
-            else self._image.stable_name(self._image.symbols[patch.symbol])
-        )
-        return f"{name}+{patch.addend}"
+        if isinstance(node, Data) and node.end:
+            return f"{self._name(node)}+{patch.addend}"
+        return f"{self._image.stable_name(self._image.symbols[patch.symbol])}+{patch.addend}"

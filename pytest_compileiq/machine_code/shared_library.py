@@ -47,7 +47,7 @@ class SharedLibrary(ctypes.CDLL):
         return super().__getitem__(symbol)
 
     def _defined(self) -> frozenset[str]:
-        from pytest_compileiq.machine_code.elf import defined_functions  # heavy: elftools
+        from pytest_compileiq.machine_code.symbols import defined_functions  # heavy: elftools
 
         return defined_functions(Path(self._name))
 
@@ -130,7 +130,7 @@ def announcing(to: Callable[[SharedLibrary], object]) -> Iterator[None]:
 
 
 def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
-    """Load ``built``.
+    """Load ``built``; the functions taken from it are added to ``used``.
 
     Raises:
         BuildError: it cannot be loaded here.
@@ -139,11 +139,7 @@ def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
 
 
 def load_by_table(built: BuildResult, used: set[str], table: str) -> TabledLibrary:
-    """Load ``built``, whose symbol ``table`` holds the addresses of its entries, sorted by name.
-
-    Raises:
-        BuildError: it cannot be loaded here.
-    """
+    """As ``load_library``, of a library whose symbol ``table`` holds the addresses of its entries, sorted by name."""
     library = _loaded(TabledLibrary, built, used)
     names = sorted(built.code)
     held = (ctypes.c_void_p * len(names)).in_dll(library, table)
@@ -160,16 +156,13 @@ def _loaded(kind: type[_Library], built: BuildResult, used: set[str]) -> _Librar
     except OSError as error:
         raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
     library.used = used
-    _announced.get(_no_one)(library)
+    if announce := _announced.get(None):
+        announce(library)
     return library
 
 
 def _symbol(library: str, name: str, functions: Collection[str]) -> str:
-    """Which of a library's ``functions`` its source calls ``name``.
-
-    Raises:
-        AttributeError: there is none, or several.
-    """
+    """Which of a library's ``functions`` its source calls ``name``; AttributeError for none or several."""
     defined = {symbol for symbol in functions if "." not in symbol}  # no clones for other processors
     fitting = matching(name, defined)
     several = {demangled(symbol): symbol for symbol in fitting}  # a constructor has several symbols
@@ -189,7 +182,3 @@ def _mappings(path: str) -> Iterator[tuple[int, int, bool]]:
         if name == [path] or (start == before and inode == "0" and not name):
             before = end
             yield start, end, "w" in permissions
-
-
-def _no_one(_library: SharedLibrary) -> None:
-    pass

@@ -21,7 +21,8 @@ from elftools.elf.elffile import ELFFile
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.machine_code.cubin import read_cubin
-from pytest_compileiq.machine_code.elf import ObjectCode, defined_functions, entries_of, read_objects
+from pytest_compileiq.machine_code.elf import ObjectCode, entries_of, read_objects
+from pytest_compileiq.machine_code.symbols import defined_functions
 from pytest_compileiq.model import HOST
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.commands import ask
