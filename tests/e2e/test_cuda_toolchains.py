@@ -313,8 +313,8 @@ def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
     test = OPAQUE_PY.replace("Nvcc", "Ptxas").replace("attention.cu", "scale.ptx")
     project = make_project(tmp_path / "project", {"scale.ptx": SCALE_PTX, "test_scale.py": test})
     deaf = "\n".join((
-        "from pytest_compileiq.toolchains.nvidia import ptxas",
-        "ptxas.controls_fragment = lambda tool, controls, out_dir: []",
+        "from pytest_compileiq.toolchains.nvidia.ptxas import PtxasBuilder",
+        "PtxasBuilder.applied = lambda self, controls, path: ()",
     ))  # fmt: skip
     (project.root / "conftest.py").write_text(deaf)
     output = project.pytest("--tune", "--tune-budget=100", code=1)

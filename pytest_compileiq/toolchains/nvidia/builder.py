@@ -21,12 +21,14 @@ from pytest_compileiq.toolchains.options import parse_controls
 
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_PARTS = {
+_USED = {
+    "registers": re.compile(r"Used (\d+) registers"),
     "barriers": re.compile(r"used (\d+) barriers"),
     "shared_bytes": re.compile(r"(\d+) bytes smem"),
 }
-_SUMMED = ("spill_store_bytes", "spill_load_bytes", "spill_bytes", "stack_bytes", "shared_bytes")
+_METRICS = (
+    "registers", "barriers", "spill_store_bytes", "spill_load_bytes", "spill_bytes", "stack_bytes", "shared_bytes",
+)  # fmt: skip
 
 
 def read_ptxas_log(output: str) -> dict[tuple[str, str], dict[str, int]]:
@@ -39,32 +41,29 @@ def read_ptxas_log(output: str) -> dict[tuple[str, str], dict[str, int]]:
     current: dict[str, int] | None = None
     for line in output.splitlines():
         if entry := _ENTRY.search(line):
-            current = by_entry.setdefault((entry["name"], entry["arch"]), dict.fromkeys(("registers", "barriers"), 0))
-            current |= dict.fromkeys(_SUMMED, 0)
-        elif current is not None:
-            _add(current, line)
+            current = by_entry.setdefault((entry["name"], entry["arch"]), {})
+            current |= dict.fromkeys(_METRICS, 0)
+            continue
+        if current is None:
+            continue
+        if frame := _FRAME.search(line):
+            stack, stores, loads = map(int, frame.groups())
+            current["stack_bytes"] += stack
+            current["spill_store_bytes"] += stores
+            current["spill_load_bytes"] += loads
+            current["spill_bytes"] += stores + loads
+        if _USED["registers"].search(line):
+            for name, pattern in _USED.items():
+                used = pattern.search(line)
+                current[name] = int(used[1]) if used else 0
     return by_entry
-
-
-def _add(metrics: dict[str, int], line: str) -> None:
-    if frame := _FRAME.search(line):
-        stack, stores, loads = map(int, frame.groups())
-        metrics["stack_bytes"] += stack
-        metrics["spill_store_bytes"] += stores
-        metrics["spill_load_bytes"] += loads
-        metrics["spill_bytes"] += stores + loads
-    if used := _USED.search(line):
-        metrics["registers"] = int(used[1])
-        for name, pattern in _PARTS.items():
-            part = pattern.search(line)
-            metrics[name] = int(part[1]) if part else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class NvidiaBuilder(Builder):
-    """One installed compiler of NVIDIA's, whose controls are an ACF, public options, or both."""
+    """One installed compiler that ends in ptxas, whose controls are an ACF, public options, or both."""
 
-    public_options: ClassVar[CudaOptions]
+    public_options: ClassVar[CudaOptions] = PTXAS
 
     compiler: Compiler
     architecture: str
@@ -79,7 +78,6 @@ class NvidiaBuilder(Builder):
 
     @property
     def native(self) -> str | None:
-        """Why no device here runs any of the architectures; None if one does."""
         reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
         return None if None in reasons else reasons[0]
 
@@ -90,37 +88,36 @@ class NvidiaBuilder(Builder):
         return next(here, self.architectures[0])
 
     @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What a build for several architectures appends to the names of its entries, by architecture."""
+        return tuple(f"@{arch}" for arch in self.architectures) if len(self.architectures) > 1 else ("",)
+
+    @property
     def knobs_taken(self) -> frozenset[str]:
-        """The knobs that the builder itself reads: none."""
         return frozenset()
 
     @property
     def acf_line(self) -> str:
-        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3``."""
         return self.tool.line
 
     @property
     def opaque_space(self) -> OpaqueSpace:
-        """CompileIQ's space of the controls that the compiler's default is: ptxas's."""
+        """CompileIQ's space of the compiler that the ACF is for."""
         return PtxasSearchSpace()
 
     def default_space(self) -> Space:
-        """CompileIQ's space of the compiler's controls."""
         return Space((), self.opaque_space)
 
     def option_space(self) -> Space:
-        """The compiler's public options that keep every value."""
         return self.space_with("options", ())
 
     def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
-        """ACFs, the public options that keep every value, or neither, and the public options of ``classes``."""
         asked = {*(SAFE if base == "options" else ()), *classes}
         options = self.public_options.space(self._baseline, asked)
         return Space.merge(options, self.default_space()) if base == "default" else options
 
     @property
     def option_classes(self) -> Sequence[ControlClass]:
-        """The classes that public options of the compiler have here."""
         return self.public_options.classes(self._baseline)
 
     @property
@@ -128,47 +125,33 @@ class NvidiaBuilder(Builder):
         return BaselineOptions(self.public_options.compiler, self.compiler.command)
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The candidate's ACF, or the options file of its knobs.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
-        """
         return self.public_options.render(candidate)
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
-        """
         return parse_controls(kind, data, knobs, self.render)
 
+    @property
+    def acf_option(self) -> str:
+        """The option that an ACF's path is joined to."""
+        return "--apply-controls="
 
-@dataclass(frozen=True, kw_only=True)
-class PtxasBacked(NvidiaBuilder):
-    """Code that an installed ptxas assembles."""
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        applied = (f"{self.acf_option}{path}",) if controls.kind == "blob" else ()
+        return (*applied, *self.public_options.text(controls.knobs).splitlines())
 
-    public_options = PTXAS
+    def applied(self, controls: ControlsFile | None, path: Path) -> tuple[str, ...]:
+        """The options that apply ``controls``, whose ACF is written to ``path``.
 
-
-def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:
-    """Write ``controls`` into ``out_dir`` and return the ptxas options that apply them.
-
-    Raises:
-        EnvironmentFault: they are an ACF, and this compiler takes none.
-    """
-    if controls is None:
-        return ()
-    fragment = []
-    if text := PTXAS.text(controls.knobs):
-        (out_dir / "controls.opt").write_text(text, encoding="ascii")
-        fragment.append(f"--options-file={out_dir / 'controls.opt'}")
-    if controls.kind == "blob":
-        if not tool.takes_controls:
-            raise needs_controls(tool)
-        (out_dir / "controls.acf").write_bytes(controls.data)
-        fragment.append(f"--apply-controls={out_dir / 'controls.acf'}")
-    return fragment
+        Raises:
+            EnvironmentFault: they are an ACF, and this compiler takes none.
+        """
+        if controls is None:
+            return ()
+        if controls.kind == "blob":
+            if not self.tool.takes_controls:
+                raise needs_controls(self.tool)
+            path.write_bytes(controls.data)
+        return self.options(controls, path)
 
 
 def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, CodeDigest]:

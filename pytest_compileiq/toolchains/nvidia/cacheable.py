@@ -16,7 +16,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -82,7 +82,7 @@ _LIST_S = 10.0  # it takes a hundredth of a second
 _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _TOOLS = ("cicc", "ptxas")
-_SHAPES = (re.compile(r".* -E -x c\+\+ .* -o "), re.compile(r'"\$CICC_PATH/cicc" '))
+_SHAPES = (r".* -E -x c\+\+ .* -o ", r'"\$CICC_PATH/cicc" ')  # of the host's preprocessor and cicc
 
 
 @dataclass(frozen=True)
@@ -90,53 +90,33 @@ class PtxasBuild:
     """One build of a PTX file.
 
     Attributes:
-        program: ptxas.
-        words: of its command, without the controls and the files.
+        command: without the controls and the files.
         controls: None for the baseline.
         source: the PTX, relative to ``rootdir``.
     """
 
-    program: str
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     controls: ControlsFile | None
     source: str
     rootdir: Path
 
-    @property
-    def why_not_modelled(self) -> str | None:
-        """What its words may let it depend on, that no key holds; None if there is nothing."""
-        return why_ptxas_is_not_modelled((*self.words, *self._options))
-
     def is_of(self, _built: BuildResult) -> bool:
-        """As of ``CacheableBuild``: the question holds nothing that was read."""
-        return True
+        return True  # the question holds nothing that was read
 
     def question(self) -> Mapping[str, Sequence[str]]:
-        """All words that the build is asked with.
-
-        Raises:
-            NotModelled: one of them may let it depend on something else.
-        """
-        if reason := self.why_not_modelled:
+        options = PTXAS.text(self.controls.knobs) if self.controls else ""
+        program, *words = [*self.command, *options.splitlines()]
+        if reason := why_ptxas_is_not_modelled(words):
             raise NotModelled(reason)
         return {
-            "command": [self.program, *self.words, *self._options, self.source],
+            "command": [program, *words, self.source],
             "controls": _acf(self.controls),
             **_everywhere(self.rootdir, keyed_environment()),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
-        """The PTX, and ptxas with what it loads.
-
-        Raises:
-            NotModelled: that is not known.
-        """
         ptx = Inputs(frozenset({join(self.rootdir, self.source)}))
-        return ptx, _started([self.program], keyed_environment(), self.rootdir)
-
-    @property
-    def _options(self) -> list[str]:
-        return PTXAS.text(self.controls.knobs).splitlines() if self.controls else []
+        return ptx, _started([self.command[0]], keyed_environment(), self.rootdir)
 
 
 @dataclass(frozen=True)
@@ -174,10 +154,7 @@ class CubinBuild:
         is_own: Callable[[Path], bool],
         rootdir: Path,
     ) -> CubinBuild:
-        """Preprocess a source as its build would.
-
-        Args:
-            command: the whole of nvcc's command, by the folder to build in.
+        """Preprocess a source as ``command``, by the folder to build in, would.
 
         Raises:
             NotModelled: nvcc would run something else than the preprocessor, cicc and ptxas, or refuses the source.
@@ -187,7 +164,8 @@ class CubinBuild:
             argv = list(command(folder))
             try:
                 listing = _listing_and_text(argv, folder, rootdir)
-                text = folder / Path(_output(listing.before[0])).name
+                words = shlex.split(listing.before[0])
+                text = folder / Path(words[words.index("-o") + 1]).name
                 is_finished = _UNFINISHED.search(text.read_bytes()) is None
                 rules = (folder / "read.d").read_text(encoding="utf-8", errors="surrogateescape")
             except (BuildError, OSError) as error:  # another preprocessor than gcc's writes no rules
@@ -208,7 +186,6 @@ class CubinBuild:
             )
 
     def question(self) -> Mapping[str, Sequence[str]]:
-        """The commands behind the preprocessor, what that makes, and the environment that nvcc gives them."""
         return {
             "command": [*self.listing.before[1:], *self.listing.behind],
             "preprocessed": [self.text_sha256],
@@ -218,24 +195,21 @@ class CubinBuild:
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
-        """The files of the project, and all else: the programs, what they load, and what words of commands name.
-
-        Raises:
-            NotModelled: that is not known.
-        """
         own, others = Inputs(self.read).parted(lambda path: self.is_own(Path(path)))
         directories = [self._environment.get("CICC_PATH", ""), *listed("PATH", self._environment, str(self.rootdir))]
         tools = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in _TOOLS]
         programs = [self.program, *filter(None, tools)]
         if len(programs) <= len(_TOOLS):
             raise NotModelled("nvcc names a program that is not found")
-        named = Inputs(frozenset(self._files_in_words()))
+        # Files that commands name outside of the build's own folder, such as a library of device functions.
+        words = (word for command in (*self.listing.before[1:], *self.listing.behind) for word in shlex.split(command))
+        paths = (join(self.rootdir, word.partition("=")[2] or word) for word in words)
+        named = Inputs(frozenset(path for path in paths if HERE not in path and Path(path).is_file()))
         looked_at = looked_for_in(directories, _TOOLS) | _started(programs, self._environment, self.rootdir)
         return own, others | named | looked_at
 
     def is_of(self, built: BuildResult) -> bool:
-        """Whether ``built`` was made of the same text: a header may have changed since the cache was asked."""
-        try:
+        try:  # a header may have changed since the cache was asked
             return _digest_of(built.path.parent / self.text_name, self.rootdir) == self.text_sha256
         except OSError:
             return False
@@ -244,37 +218,18 @@ class CubinBuild:
     def _environment(self) -> Mapping[str, str]:
         return {**keyed_environment(), **self.listing.environment}
 
-    def _files_in_words(self) -> Iterator[str]:
-        """Files that commands name outside of the build's own folder, such as a library of device functions."""
-        for command in (*self.listing.before[1:], *self.listing.behind):
-            for word in shlex.split(command):
-                path = join(self.rootdir, word.partition("=")[2] or word)
-                if HERE not in path and Path(path).is_file():
-                    yield path
-
 
 def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
     """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
     listing = Dryrun.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
-    if listing is None or not _is_of_three(listing):
+    is_of_three = listing is not None and (len(listing.before), len(listing.behind)) == (2, 1)
+    if not listing or not is_of_three or not all(map(re.match, _SHAPES, listing.before)):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
     script = folder / "preprocess.sh"
     script.write_text(listing.script([f'{listing.before[0]} -MD -MF "{HERE}/read.d"'], folder), encoding="utf-8")
     commands.run(["/bin/sh", "-e", str(script)], "the source")
     return listing
-
-
-def _is_of_three(listing: Dryrun) -> bool:
-    """Whether the commands are the host's preprocessor, cicc and ptxas, each once."""
-    if (len(listing.before), len(listing.behind)) != (2, 1):
-        return False
-    return all(shape.match(command) for shape, command in zip(_SHAPES, listing.before, strict=True))
-
-
-def _output(command: str) -> str:
-    words = shlex.split(command)
-    return words[words.index("-o") + 1]
 
 
 def _digest_of(text: Path, rootdir: Path) -> str:
@@ -290,7 +245,6 @@ def _acf(controls: ControlsFile | None) -> list[str]:
 
 
 def _everywhere(rootdir: Path, environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """What every question holds besides."""
     return {
         "directory": [str(rootdir), os.path.realpath(rootdir)],
         "environment": [f"{name}={value}" for name, value in sorted(environment.items())],

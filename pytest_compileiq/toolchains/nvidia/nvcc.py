@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -40,7 +40,7 @@ from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, withou
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
-from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, FrontEnds, NvccBuild
+from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compiled, FrontEnds, NvccBuild
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC, as_one_definition, split_nvcc_flags
@@ -50,7 +50,6 @@ from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,
-    needs_controls,
     several_architectures,
 )
 from pytest_compileiq.toolchains.options import options_of
@@ -63,7 +62,7 @@ _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable"
 
 
 def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
-    """Implements ``pytest_compileiq.toolchains.nvidia.markers.Nvcc.resolve``."""
+    """Implement ``Nvcc.resolve``."""
     architectures = several_architectures(nvcc.arch, partial(check_architecture, where="Nvcc"), "Nvcc")
     _check_choices(nvcc, architectures)
     if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
@@ -124,53 +123,46 @@ class NvccBuilder(NvidiaBuilder):
 
     @property
     def acf_line(self) -> str:
-        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3`` or ``nvcc13.3``."""
         return self.tool.line.replace("nvcc", self.controls)
 
     @property
+    def acf_option(self) -> str:
+        return "-Xptxas=--apply-controls=" if self.controls == "ptxas" else "--apply-controls="
+
+    @property
     def opaque_space(self) -> OpaqueSpace:
-        """CompileIQ's space of the compiler that the ACF is for."""
         return PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace()
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of the source and its project headers; the machine code shows changes of the toolkit's.
-
-        Raises:
-            BuildError: the preprocessor refuses the source.
-        """
-        return self._digests(self.words)
+        return self._reader.own((*self.words, *self.kernels.words_to_read))
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
-        """As ``sources``, of the build with the options of ``controls``."""
         options = NVCC.text(controls.knobs).splitlines()
-        return self._digests((*without_replaced(self.words, controls.knobs), *options))
+        words = without_replaced(self.words, controls.knobs)
+        return self._reader.own((*words, *options, *self.kernels.words_to_read))
+
+    @property
+    def _reader(self) -> NvccReader:
+        return NvccReader(self.tool.program, self.source, self.rootdir)
 
     def why_without_effect(self, *probes: Knobs) -> str | None:
-        """Why a macro of ``probes`` changes nothing: no file names it, or the source defines it itself; else None.
+        def macros_at_the_end(macros: Knobs) -> list[str]:
+            words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
+            return [ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output]
 
-        Raises:
-            BuildError: the preprocessor refuses the source.
-        """
         everything = self._reader.everything((*self.words, *self.kernels.words_to_read))
         own = set(filter(self._reader.is_own, everything))
-        texts = (*self.kernels.texts, *map(Path.read_bytes, own))
-        return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
+        # Macros may stand in the expressions too, which are no file of the project.
+        texts = (*map(str.encode, self.kernels.expressions), *map(Path.read_bytes, own))
+        return why_idle(probes, texts, map(Path.read_bytes, everything - own), macros_at_the_end)
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the source and the baseline's flags let nvcc and ptxas change in device code of any architecture.
-
-        Controls do not reach the optimiser of host code, whose licences are therefore none.
-
-        Raises:
-            BuildError: nvcc refuses the source.
-        """
+        # Controls do not reach the optimiser of host code, whose licences are therefore none.
         return each_once(chain.from_iterable(map(self._licences_for, self.architectures)))
 
     def _licences_for(self, arch: str) -> Iterator[Licence]:
         with tempfile.TemporaryDirectory() as directory:
-            commands = Commands(
-                f"nvcc {self.tool.version}", self.rootdir, Path(directory), _LICENCES_S, self.kernels.first_error
-            )
+            commands = self._commands(Path(directory), _LICENCES_S)
             as_it_is, unfused = (self._ptx(commands, arch, *more) for more in ((), ("--fmad=false",)))
         remedy = "--fmad=false in the toolchain's flags"
         yield from contraction(as_it_is, unfused, "nvcc's default --fmad=true", remedy)
@@ -186,55 +178,23 @@ class NvccBuilder(NvidiaBuilder):
         return ptx.read_text(encoding="utf-8", errors="replace")
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Compile into ``out_dir``, keeping the cubin of every architecture.
-
-        Raises:
-            BuildError: nvcc refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
-            EnvironmentFault: this nvcc takes no ACF.
-        """
-        return self._build(controls, out_dir, timeout_s, lambda compilation: compilation.whole())
+        return self._build(controls, out_dir, timeout_s, NvccBuild.whole)
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """As ``build``, from ptxas on where builds before this one have had the same front end."""
         return self._build(controls, out_dir, timeout_s, self.front_ends.build)
 
     def _build(
-        self,
-        controls: ControlsFile | None,
-        out_dir: Path,
-        timeout_s: float,
-        run: Callable[[NvccBuild], tuple[str, Mapping[str, CodeDigest]]],
+        self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, run: Callable[[NvccBuild], Compiled]
     ) -> BuildResult:
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
+        commands = self._commands(out_dir, timeout_s)
         log, code = run(NvccBuild(commands, partial(self._command, controls), self._code, self.source))
         device = {name: entry.metrics for name, entry in code.items() if name != HOST}
         return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
 
-    def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
-        """What the build with ``controls`` depends on; the source is preprocessed for it.
-
-        Raises:
-            NotModelled: it may depend on something that is not known.
-            EnvironmentFault: this nvcc takes no ACF.
-        """
-        if reason := self._why_not_modelled(controls):
-            raise NotModelled(reason)
-        return CubinBuild.preprocessed(
-            partial(self._command, controls),
-            names=(*self.kernels.recorded, self.source, self.architecture),
-            controls=controls,
-            is_own=self._reader.is_own,
-            rootdir=self.rootdir,
-        )
-
-    def _why_not_modelled(self, controls: ControlsFile | None) -> str | None:
-        if self.output != "cubin":
-            return f"builds of output={self.output!r} by nvcc are not modelled"
-        if len(self.architectures) > 1:
-            return "builds by nvcc for several architectures are not modelled"
-        return why_nvcc_is_not_modelled((*self.words, *(NVCC.text(controls.knobs).splitlines() if controls else ())))
+    def _commands(self, out_dir: Path, timeout_s: float) -> Commands:
+        return Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
 
     def _command(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
         """nvcc's command for a build in ``out_dir``, into which the files that it names are written."""
@@ -245,48 +205,12 @@ class NvccBuilder(NvidiaBuilder):
             *(without_replaced(self.words, controls.knobs) if controls else self.words),
             "-Xptxas=-v",
             *kind.get(self.output, []),
-            *self._fragment(controls, out_dir),
+            *self.applied(controls, out_dir / CONTROLS),
             "--keep",
             f"--keep-dir={out_dir}",
             *self.kernels.words_to_compile(out_dir),
             *("-o", str(out_dir / _NAME_OF_OUTPUT[self.output])),
         ]
-
-    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options beside it."""
-        applied = (self._apply(path),) if controls.kind == "blob" else ()
-        return (*applied, *NVCC.text(controls.knobs).splitlines())
-
-    def load(self, built: BuildResult, used: set[str]) -> Any:
-        """A cubin's kernels by name, a library as ``ctypes.CDLL``, or a program's path.
-
-        With several architectures the kernels are those that run here, and count as taken in every architecture.
-
-        Raises:
-            BuildError: the library cannot be loaded here.
-        """
-        if self.output == "executable":
-            return built.path
-        if self.output == "library":
-            # A host function launches kernels unseen, so the functions taken say nothing about the device code.
-            return load_library(built, set())
-        from pytest_compileiq.toolchains.nvidia.launch import CubinModule  # heavy: the CUDA driver
-
-        if len(self.architectures) == 1:
-            return CubinModule(built.path, used, named=self.kernels.named)
-        kept = self._cubin(built.path.parent, self.loaded_architecture)
-        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures], self.kernels.named)
-
-    def _digests(self, words: Sequence[str]) -> Mapping[str, str]:
-        return self._reader.own((*words, *self.kernels.words_to_read))
-
-    @property
-    def _reader(self) -> NvccReader:
-        return NvccReader(self.tool.program, self.source, self.rootdir)
-
-    def _macros_at_the_end(self, macros: Knobs) -> list[str]:
-        words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
-        return [ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output]
 
     def _seed(self) -> list[str]:
         """The seed option; without it, nvcc changes the private names of a file of templates with every build."""
@@ -295,37 +219,54 @@ class NvccBuilder(NvidiaBuilder):
             return []
         return [f"-frandom-seed=0x{sha256_hex(self.source.encode())[:8]}"]
 
-    def _apply(self, path: Path) -> str:
-        return f"-Xptxas=--apply-controls={path}" if self.controls == "ptxas" else f"--apply-controls={path}"
-
-    def _fragment(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
-        if controls is None:
-            return []
-        fragment = NVCC.text(controls.knobs).splitlines()
-        if controls.kind == "blob":
-            if not self.tool.takes_controls:
-                raise needs_controls(self.tool)
-            (out_dir / CONTROLS).write_bytes(controls.data)
-            fragment.append(self._apply(out_dir / CONTROLS))
-        return fragment
-
     def _code(self, out_dir: Path, log: str) -> dict[str, CodeDigest]:
         """Entry → digest, named ``kernel@sm_90a`` if there are several architectures; host code is one entry."""
-        several = len(self.architectures) > 1
         code: dict[str, CodeDigest] = {}
-        for arch in self.architectures:
-            is_output = self.output == "cubin" and not several
-            cubin = read_cubin(out_dir / _NAME_OF_OUTPUT["cubin"] if is_output else self._cubin(out_dir, arch))
-            entries = entries_of(self.kernels.named(cubin), log, arch, self.source)
-            code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
+        for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
+            cubin = self.kernels.named(read_cubin(self._cubin(out_dir, arch)))
+            entries = entries_of(cubin, log, arch, self.source)
+            code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
         if self.output != "cubin":
             code[HOST] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
         return code
 
     def _cubin(self, out_dir: Path, arch: str) -> Path:
-        """The path that ``--keep`` gives the cubin for ``arch``, if that is not the output itself."""
-        of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
-        return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
+        """The cubin for ``arch``: the output itself, or where ``--keep`` leaves it."""
+        if len(self.architectures) > 1:
+            return out_dir / f"{Path(self.source).stem}.{arch.replace('sm_', 'compute_')}.cubin"
+        return out_dir / (_NAME_OF_OUTPUT["cubin"] if self.output == "cubin" else f"{Path(self.source).stem}.cubin")
+
+    def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
+        if self.output != "cubin":
+            raise NotModelled(f"builds of output={self.output!r} by nvcc are not modelled")
+        if len(self.architectures) > 1:
+            raise NotModelled("builds by nvcc for several architectures are not modelled")
+        options = NVCC.text(controls.knobs).splitlines() if controls else ()
+        if reason := why_nvcc_is_not_modelled((*self.words, *options)):
+            raise NotModelled(reason)
+        return CubinBuild.preprocessed(
+            partial(self._command, controls),
+            names=(*self.kernels.recorded, self.source, self.architecture),
+            controls=controls,
+            is_own=self._reader.is_own,
+            rootdir=self.rootdir,
+        )
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """A cubin's kernels by name, a library as ``ctypes.CDLL``, or a program's path.
+
+        With several architectures the kernels are those that run here, and count as taken in every architecture.
+        """
+        if self.output == "executable":
+            return built.path
+        if self.output == "library":
+            # A host function launches kernels unseen, so the functions taken say nothing about the device code.
+            return load_library(built, set())
+        from pytest_compileiq.toolchains.nvidia.launch import CubinModule  # heavy: the CUDA driver
+
+        is_output = len(self.architectures) == 1
+        cubin = built.path if is_output else self._cubin(built.path.parent, self.loaded_architecture)
+        return CubinModule(cubin, used, self.suffixes, self.kernels.named)
 
 
 def _functions(nvcc: Nvcc) -> Functions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -22,35 +22,36 @@ from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.options import Option, OptionList, Unlisted
 from pytest_compileiq.toolchains.triton.arguments import launch_params
 
-_OURS = re.compile(
+# The plugin gives these itself: outputs, the stage, architectures.
+OURS = re.compile(
     r"-o|--output-file|-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-cubin|--cubin|-ptx|--ptx|-fatbin|"
     r"--fatbin|-shared|--shared|-lib|--lib|-c|--compile|-dc|-dw|-dlink|-E|-M.*|-keep.*|--keep.*|-optf|--options-file|"
     r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
 )
-GCC_NAMES = {
+_GCC_NAMES = {
     "-I": "-I", "--include-path": "-I", "-isystem": "-isystem", "--system-include": "-isystem", "-include": "-include",
     "--pre-include": "-include",
 }  # fmt: skip
 _TAKE_A_WORD = frozenset(
     ("Xptxas", "ptxas-options", "Xcompiler", "compiler-options", "Xlinker", "linker-options", "std", "maxrregcount",
-     "O", "ftz", "prec-div", "prec-sqrt", "fmad", "diag-suppress", "t", "threads")
+     "O", "ftz", "prec-div", "prec-sqrt", "fmad", "diag-suppress", "t", "threads", "o", "output-file", "MF", "MT",
+     "odir", "output-directory", "x", "Werror", "ccbin", "compiler-bindir", "arch", "gpu-architecture", "code",
+     "gpu-code", "gencode", "generate-code")
 )  # fmt: skip
-_OF_ANOTHER = re.compile(r"-X\w+=|--\w+-options=")
+_JOINED = ("-D", "-U", "-L", "-l")  # with no sign between option and value
+_OF_ANOTHER = re.compile(r"-X\w+=|--\w+-options=")  # words of another program, such as -v in -Xptxas -v
 
 
 def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
-    """The baseline's flags, with paths relative to rootdir.
-
-    Raises:
-        MarkerError: ``flags`` is not a string, or holds a flag that the plugin sets itself.
-    """
+    """The baseline's flags, with paths relative to rootdir; MarkerError for one that the plugin sets itself."""
     if not isinstance(flags, str):
         raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 -lineinfo'")
     try:
-        words = tuple(map(as_nvcc_takes_it, rooted(_as_gcc_spells_it(shlex.split(flags)), place)))
+        words = tuple(map(as_nvcc_takes_it, rooted(list(as_gcc_spells_it(shlex.split(flags))), place)))
     except ValueError as error:
         raise MarkerError(f"flags={flags!r}: {error}") from error
-    if taken := next((word for word in _of_nvcc_itself(words) if _OURS.fullmatch(word.partition("=")[0])), None):
+    own = (word for word in in_one_word(words) if not _OF_ANOTHER.match(word))
+    if taken := next((word for word in own if OURS.fullmatch(word.partition("=")[0])), None):
         raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it, see arch= and output=")
     if any("apply-controls" in word for word in words):
         raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the search sets the ACF")
@@ -58,10 +59,15 @@ def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
 
 
 def in_one_word(words: Iterable[str]) -> Iterator[str]:
-    """``words``, each option whose value is the next word joined with it by a sign."""
+    """``words``, each option whose value is the next word joined with it."""
     left = iter(words)
     for word in left:
-        yield f"{word}={next(left, '')}" if word.startswith("-") and word.lstrip("-") in _TAKE_A_WORD else word
+        if word in _JOINED:
+            yield f"{word}{next(left, '')}"
+        elif word.startswith("-") and word.lstrip("-") in _TAKE_A_WORD:
+            yield f"{word}={next(left, '')}"
+        else:
+            yield word
 
 
 def as_one_definition(word: str) -> str:
@@ -71,18 +77,12 @@ def as_one_definition(word: str) -> str:
     return re.sub(r'"[^"]*"|,', lambda part: r"\," if part[0] == "," else part[0], word)
 
 
-def _of_nvcc_itself(words: Iterable[str]) -> Iterator[str]:
-    """``words`` without those of another program, such as ``-v`` in ``-Xptxas -v``."""
-    return (word for word in in_one_word(words) if not _OF_ANOTHER.match(word))
-
-
-def _as_gcc_spells_it(tokens: Sequence[str]) -> list[str]:
-    """``tokens`` with options that take a path as gcc spells them: ``--system-include=d`` is ``-isystem d``."""
-    spelled = []
-    for token in tokens:
-        name, sign, value = token.partition("=")
-        spelled += [GCC_NAMES[name], *([value] if sign else [])] if name in GCC_NAMES else [token]
-    return spelled
+def as_gcc_spells_it(words: Iterable[str]) -> Iterator[str]:
+    """``words`` with options that take a path as gcc spells them, joined: ``--system-include=d`` is ``-isystemd``."""
+    left = iter(words)
+    for word in left:
+        name, sign, value = word.partition("=")
+        yield f"{_GCC_NAMES[name]}{value if sign else next(left, '')}" if name in _GCC_NAMES else word
 
 
 def as_nvcc_takes_it(word: str) -> str:
@@ -92,7 +92,6 @@ def as_nvcc_takes_it(word: str) -> str:
 
 _LEVEL = "ptxas -O"
 _HIGHEST_BY_DEFAULT = "3"  # of ptxas
-_TO_PTXAS = ("Xptxas", "ptxas-options")
 _LONG_NAMES = {
     "dlcm": "def-load-cache",
     "dscm": "def-store-cache",
@@ -108,9 +107,7 @@ _SWITCHES = frozenset(
     ("use_fast_math", "extra-device-vectorization", "restrict", "disable-optimizer-constants", "dont-merge-basicblocks",
      "optimize-float-atomics")
 )  # fmt: skip
-_IMPLIED: Mapping[str, Mapping[str, str]] = {
-    "use_fast_math": {"ftz": "true", "prec-div": "false", "prec-sqrt": "false", "fmad": "true"}
-}
+_IMPLIED = {"use_fast_math": {"ftz": "true", "prec-div": "false", "prec-sqrt": "false", "fmad": "true"}}
 
 
 class BaselineOptions:
@@ -156,7 +153,7 @@ def _pairs(words: Sequence[str], level: str) -> Iterator[tuple[str, str]]:
             continue
         if name in _SWITCHES:
             yield name, "yes"
-        elif name in _TO_PTXAS:
+        elif name in ("Xptxas", "ptxas-options"):
             yield from _pairs(value.split(","), _LEVEL)
         elif equals:
             yield (level if name == "O" else name), value
@@ -179,12 +176,9 @@ class CudaOptions(OptionList, frozen=True):
         return tuple(each for each in CONTROL_CLASSES if self.space(baseline, [each]).genes)
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls of ``candidate``: its ACF if it has one, else an options file, one option per line, sorted.
+        """The ACF of ``candidate``, else an options file, one option per line, sorted; raises as ``text``.
 
         Options beside an ACF are in the metadata alone; ``text`` writes them out for the build.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
         """
         text = self.text(candidate.knobs)
         if candidate.blob is not None:
@@ -192,13 +186,9 @@ class CudaOptions(OptionList, frozen=True):
         return ControlsFile("options", text.encode("ascii"), dict(candidate.knobs))
 
     def render_launch(self, candidate: Candidate) -> ControlsFile:
-        """As ``render``, but the options file also holds the other knobs, ``name=value``, which a launch takes.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold, or no value that a launch takes.
-        """
+        """As ``render``, but the options file also holds the other knobs, ``name=value``, which a launch takes."""
         options = self.text(candidate.knobs).splitlines()
-        launch_params(candidate.knobs)
+        launch_params(candidate.knobs)  # refuses what no launch takes
         if candidate.blob is not None:
             return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
         own = [f"{name}={value}" for name, value in candidate.knobs.items() if not name.startswith("-")]
@@ -211,11 +201,9 @@ class CudaOptions(OptionList, frozen=True):
         Raises:
             MarkerError: an option may not stand in a controls file.
         """
-        options = []
-        for name, value in knobs.items():
-            if not name.startswith("-"):
-                continue
-            option = f"{name}{value}"
+        options = {name: f"{name}{value}" for name, value in knobs.items() if name.startswith("-")}
+        for name, option in options.items():
+            value = knobs[name]
             if isinstance(value, bool) or not self.may_hold(option):
                 names = sorted(listed.name for listed in self.known)
                 meant = did_you_mean(name, names) if name not in names else ""
@@ -223,11 +211,9 @@ class CudaOptions(OptionList, frozen=True):
                     f"knob {name!r} = {value!r}: {option[:200]!r} is no option of {self.compiler} that a controls file "
                     f"may hold{meant}: expected {', '.join(names)}, or put it in the toolchain's flags"
                 )
-            options.append(option)
-        return "".join(f"{option}\n" for option in sorted(options))
+        return "".join(f"{option}\n" for option in sorted(options.values()))
 
 
-_BOOLEAN = "true|false"
 _PTXAS = "CUDA Compiler Driver NVCC, Ptxas Options"
 _NVCC = "CUDA Compiler Driver NVCC, Generic Tool Options"
 _GPU = "CUDA Compiler Driver NVCC, Options for Steering GPU Code Generation"
@@ -242,17 +228,14 @@ def _switch(section: str, name: str, control_class: ControlClass, knockout_prob:
     return Option(name, "", literal("", knockout_prob=knockout_prob), control_class, f"{section}: {name}")
 
 
-def _boolean(section: str, name: str, control_class: ControlClass, knockout_prob: float) -> Option:
-    drawn = choice(["true", "false"], knockout_prob=knockout_prob)
-    return Option(name, _BOOLEAN, drawn, control_class, f"{section}: {name.removesuffix('=')}")
-
-
-def _cache(name: str, values: Sequence[str], control_class: ControlClass, source: str, knockout_prob: float) -> Option:
+def _one_of(
+    values: Sequence[str], section: str, name: str, control_class: ControlClass, knockout_prob: float
+) -> Option:
     drawn = choice(values, knockout_prob=knockout_prob)
-    return Option(name, "|".join(values), drawn, control_class, f"{source}: {name.removesuffix('=')}")
+    return Option(name, "|".join(values), drawn, control_class, f"{section}: {name.removesuffix('=')}")
 
 
-_LOADS, _STORES = ("ca", "cg", "cs", "cv"), ("wb", "cg", "cs", "wt")
+_BOOLEAN, _LOADS, _STORES = ("true", "false"), ("ca", "cg", "cs", "cv"), ("wb", "cg", "cs", "wt")
 _PTXAS_NAMEABLE = (
     r"--(?:minnctapersm|device-function-maxrregcount)=\d{1,4}|--enable-func-clone-sc=(?:true|false)"
     r"|--Ofast-compile=(?:0|min|mid|max)|--return-at-end|--override-directive-values"
@@ -269,12 +252,12 @@ PTXAS = CudaOptions(
             "value-safe",
             f"{_PTXAS}: --register-usage-level",
         ),
-        _boolean(_PTXAS, "--allow-expensive-optimizations=", "value-safe", 0.6),
-        _cache("--def-load-cache=", _LOADS, "value-safe", _CACHE, 0.6),
-        _cache("--def-store-cache=", _STORES, "value-safe", _CACHE, 0.6),
-        _cache("--force-load-cache=", _LOADS, "relaxed-semantics", _FORCED, 0.8),
-        _cache("--force-store-cache=", _STORES, "relaxed-semantics", _FORCED, 0.8),
-        _boolean(_PTXAS, "--fmad=", "contraction", 0.8),
+        _one_of(_BOOLEAN, _PTXAS, "--allow-expensive-optimizations=", "value-safe", 0.6),
+        _one_of(_LOADS, _CACHE, "--def-load-cache=", "value-safe", 0.6),
+        _one_of(_STORES, _CACHE, "--def-store-cache=", "value-safe", 0.6),
+        _one_of(_LOADS, _FORCED, "--force-load-cache=", "relaxed-semantics", 0.8),
+        _one_of(_STORES, _FORCED, "--force-store-cache=", "relaxed-semantics", 0.8),
+        _one_of(_BOOLEAN, _PTXAS, "--fmad=", "contraction", 0.8),
         _switch(_PTXAS, "--disable-optimizer-constants", "value-safe", 0.8),
         _switch(_PTXAS, "--dont-merge-basicblocks", "value-safe", 0.9),
         _switch(_PTXAS, "--optimize-float-atomics", "relaxed-maths", 0.8),
@@ -292,10 +275,10 @@ NVCC = CudaOptions(
     "nvcc",
     (
         _switch(_GPU, "--use_fast_math", "relaxed-maths", 0.7),
-        _boolean(_GPU, "--ftz=", "relaxed-maths", 0.7),
-        _boolean(_GPU, "--prec-div=", "relaxed-maths", 0.7),
-        _boolean(_GPU, "--prec-sqrt=", "relaxed-maths", 0.7),
-        _boolean(_GPU, "--fmad=", "contraction", 0.8),
+        _one_of(_BOOLEAN, _GPU, "--ftz=", "relaxed-maths", 0.7),
+        _one_of(_BOOLEAN, _GPU, "--prec-div=", "relaxed-maths", 0.7),
+        _one_of(_BOOLEAN, _GPU, "--prec-sqrt=", "relaxed-maths", 0.7),
+        _one_of(_BOOLEAN, _GPU, "--fmad=", "contraction", 0.8),
         _switch(_GPU, "--extra-device-vectorization", "value-safe", 0.6),
         _switch(_NVCC, "--restrict", "relaxed-semantics", 0.7),
         _REGISTERS,

@@ -17,10 +17,9 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.markers import Ptxas
-from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
 
@@ -33,7 +32,7 @@ _LICENCES_S = 60.0
 
 
 def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
-    """Implements ``pytest_compileiq.toolchains.nvidia.markers.Ptxas.resolve``."""
+    """Implement ``Ptxas.resolve``."""
     arch = check_architecture(ptxas.arch, "Ptxas")
     if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
         where = place.test_dir / str(ptxas.source)
@@ -57,11 +56,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
 
 
 def split_ptxas_flags(flags: object) -> tuple[str, ...]:
-    """The baseline's flags.
-
-    Raises:
-        MarkerError: ``flags`` is not a string, or holds a flag that the plugin sets itself.
-    """
+    """The baseline's flags; MarkerError for one that the plugin sets itself."""
     if not isinstance(flags, str):
         raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 --maxrregcount=128'")
     try:
@@ -76,7 +71,7 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PtxasBuilder(PtxasBacked):
+class PtxasBuilder(NvidiaBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``. ptxas runs in ``rootdir`` on the relative path."""
 
     is_modelled = True
@@ -87,20 +82,9 @@ class PtxasBuilder(PtxasBacked):
     rootdir: Path
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of the PTX file, which includes no other.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
         return {self.source: sha256_hex(self._ptx())}
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the PTX and the baseline's flags let ptxas change.
-
-        Raises:
-            BuildError: ptxas refuses a few lines of PTX with the baseline's flags.
-            StoreError: the PTX cannot be read.
-        """
         ptx = self._ptx().decode("utf-8", errors="replace")
         entry = fusible(ptx)
         where = f"{entry} (ptxas's default --fmad=true)"
@@ -119,41 +103,32 @@ class PtxasBuilder(PtxasBacked):
         with tempfile.TemporaryDirectory() as directory:
             tried, cubin = Path(directory) / "tried.ptx", Path(directory) / "tried.cubin"
             tried.write_text(to_try(ptx), encoding="utf-8")
-            commands = Commands(f"ptxas {self.tool.version}", self.rootdir, cubin.parent, _LICENCES_S, first_error)
+            commands = self._commands(cubin.parent, _LICENCES_S)
             digests = []
             for more in ((), ("--fmad=false",)):
-                argv = [self.tool.program, f"-arch={self.architecture}", *self.flags, *more, str(tried)]
-                commands.run([*argv, "-o", str(cubin)], self.source)
+                commands.run([*self._argv(), *more, str(tried), "-o", str(cubin)], self.source)
                 digests.append({name: code.sha256 for name, code in read_cubin(cubin).entries.items()})
         return digests[0] != digests[1]
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Assemble into ``out_dir/kernel.cubin``.
-
-        Raises:
-            BuildError: ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
-            EnvironmentFault: this ptxas takes no ACF.
-        """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         cubin = out_dir / "kernel.cubin"
-        commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
-        fragment = controls_fragment(self.tool, controls, out_dir)
-        argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
-        output = commands.run([*argv, "-o", str(cubin)], self.source)
-        seconds = commands.seconds
-        code = entries_of(read_cubin(cubin), output, self.architecture, self.source)
-        return BuildResult(cubin, code, totals({name: entry.metrics for name, entry in code.items()}), output, seconds)
+        commands = self._commands(out_dir, timeout_s)
+        argv = [*self._argv(), *self.applied(controls, out_dir / "controls.acf"), self.source, "-o", str(cubin)]
+        log = commands.run(argv, self.source)
+        code = entries_of(read_cubin(cubin), log, self.architecture, self.source)
+        metrics = totals({name: entry.metrics for name, entry in code.items()})
+        return BuildResult(cubin, code, metrics, log, commands.seconds)
+
+    def _commands(self, out_dir: Path, timeout_s: float) -> Commands:
+        return Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+
+    def _argv(self) -> list[str]:
+        return [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags]
 
     def cacheable(self, controls: ControlsFile | None) -> PtxasBuild:
-        """What the build with ``controls`` depends on."""
-        words = (f"-arch={self.architecture}", "-v", *self.flags)
-        return PtxasBuild(self.tool.program, words, controls, self.source, self.rootdir)
-
-    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``--apply-controls=FILE`` for an ACF, then the options beside it."""
-        applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
-        return (*applied, *PTXAS.text(controls.knobs).splitlines())
+        return PtxasBuild(tuple(self._argv()), controls, self.source, self.rootdir)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The cubin's kernels by name, callable as ``kernel(grid, block, *args)``."""

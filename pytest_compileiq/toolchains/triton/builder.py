@@ -20,13 +20,12 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.environment import deciding
-from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,
-    needs_controls,
     several_architectures,
 )
 from pytest_compileiq.toolchains.triton.arguments import (
@@ -38,17 +37,16 @@ from pytest_compileiq.toolchains.triton.arguments import (
     config_text,
     text,
 )
-from pytest_compileiq.toolchains.triton.described import Description, describe, host_commands, host_job
+from pytest_compileiq.toolchains.triton.described import describe, host_commands, host_job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 
-_AUTOTUNE = "autotune"
 _FUSION = "enable_fp_fusion"
 _LICENCES_S = 120.0  # a build
 
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
-    """Implements ``pytest_compileiq.toolchains.triton.marker.Triton.resolve``."""
+    """Implement ``Triton.resolve``."""
     architectures = several_architectures(triton.arch, _architecture, "Triton")
     source = replace(find_kernel(triton.kernel, place), device=_device(triton.device))
     arguments = check_arguments(triton)
@@ -78,7 +76,7 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TritonBuilder(PtxasBacked):
+class TritonBuilder(NvidiaBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
 
     source: KernelSource
@@ -87,29 +85,25 @@ class TritonBuilder(PtxasBacked):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that Triton is known to read, and those that the kernel's definition names."""
         return deciding(self.compiler.name, self.source.variables())
 
     @property
     def knobs_taken(self) -> frozenset[str]:
-        """The kernel's constexprs, the launch options, and ``config``: ``render`` refuses every other knob."""
-        return frozenset({CONFIG, *self._known_names(self._describe())})
+        return frozenset({CONFIG, *self._known_names()})
 
     @property
     def spaces(self) -> Mapping[str, Callable[[], Space]]:
-        """``autotune``: the configs of ``@triton.autotune``, each as a whole."""
-        return {_AUTOTUNE: self._configs}
+        def autotune() -> Space:
+            configs = configs_of(self.source, self.architectures, self.place)
+            return Space.from_mapping({CONFIG: choice([config_text(config) for config in configs])})
+
+        return {"autotune": autotune}
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The candidate's ACF, or its knobs, one ``name=value`` or option per line, sorted.
-
-        Raises:
-            MarkerError: a knob is neither a constexpr, nor a launch option, nor a config, nor a ptxas option.
-        """
         plainly_known = {CONFIG, *LAUNCH_DEFAULTS, *self.arguments.options, *self.arguments.constexprs}
         others = sorted(name for name in candidate.knobs.keys() - plainly_known if not name.startswith("-"))
         if others:
-            known = self._known_names(self._describe())
+            known = self._known_names()
             if unknown := sorted(set(others) - set(known)):
                 raise MarkerError(
                     f"knob {unknown[0]!r}: {self.source.function} has no such constexpr, and the installed Triton no "
@@ -118,28 +112,19 @@ class TritonBuilder(PtxasBacked):
         return PTXAS.render_launch(candidate)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of the kernel's file and of the modules that something is needed of."""
         return self.source.sources(self.place)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Have Triton compile into ``out_dir``, for several architectures into one directory each.
-
-        Raises:
-            BuildError: Triton or ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``), or the
-                cubin comes from another ptxas, or from one that did not get the ACF.
-            EnvironmentFault: this ptxas takes no ACF.
-        """
         return self._build(controls, out_dir, timeout_s, forked=False)
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """As ``build``, by processes that find Triton loaded."""
         return self._build(controls, out_dir, timeout_s, forked=True)
 
     def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, *, forked: bool) -> BuildResult:
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
         commands = host_commands(self.place, out_dir, timeout_s, self._environment(out_dir), forked=forked)
-        for arch in self.architectures:
+        for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
             job = home / "job.json"
@@ -148,18 +133,12 @@ class TritonBuilder(PtxasBacked):
             cubin = read_cubin(home / "kernel.cubin")
             self._expect_parity(cubin, controls, log)
             entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
-            suffix = f"@{arch}" if len(self.architectures) > 1 else ""
             code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
         metrics = totals({name: entry.metrics for name, entry in code.items()})
         path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
         return BuildResult(path, code, metrics, commands.log, commands.seconds)
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the kernel and its launch options let Triton and ptxas change on any of the architectures.
-
-        Raises:
-            BuildError: Triton or ptxas refuses the kernel.
-        """
         with tempfile.TemporaryDirectory() as directory:
             as_they_are = self._ptx(None, Path(directory) / "as_it_is")
             unfused = self._ptx(self.render(Candidate({_FUSION: False})), Path(directory) / "unfused")
@@ -177,14 +156,8 @@ class TritonBuilder(PtxasBacked):
         return [(self._home(out_dir, arch) / "kernel.ptx").read_text(encoding="utf-8") for arch in self.architectures]
 
     def remarks(self, built: BuildResult) -> Sequence[str]:
-        """Which config the baseline is, what heuristics computed, and what took no part, in sentences."""
         said = [line.removeprefix(NOTE) for line in built.log.splitlines() if line.startswith(NOTE)]
         return tuple(dict.fromkeys(said))
-
-    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """The words of a launch's ``ptx_options``: ``--apply-controls=FILE`` and ptxas options."""
-        applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
-        return (*applied, *PTXAS.text(controls.knobs).splitlines())
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The kernel, callable as ``kernel(grid, *args)`` with the arguments of the signature.
@@ -193,19 +166,13 @@ class TritonBuilder(PtxasBacked):
         """
         from pytest_compileiq.toolchains.triton.kernel import TritonKernel  # heavy: the CUDA driver
 
-        if len(self.architectures) == 1:
-            return TritonKernel(built.path, used)
-        home = self._home(built.path.parents[1], self.loaded_architecture)
-        return TritonKernel(home / "kernel.cubin", used, [f"@{arch}" for arch in self.architectures])
+        path = built.path
+        if len(self.architectures) > 1:
+            path = path.parents[1] / self.loaded_architecture / path.name
+        return TritonKernel(path, used, self.suffixes)
 
-    def _configs(self) -> Space:
-        configs = configs_of(self.source, self.architectures, self.place)
-        return Space.from_mapping({CONFIG: choice([config_text(config) for config in configs])})
-
-    def _describe(self) -> Description:
-        return describe(self.source, self.architectures[0], self.place)
-
-    def _known_names(self, described: Description) -> list[str]:
+    def _known_names(self) -> list[str]:
+        described = describe(self.source, self.architectures[0], self.place)
         return [name for name in (*described.arguments, *described.options) if name not in self.arguments.kinds]
 
     def _home(self, out_dir: Path, arch: str) -> Path:
@@ -213,24 +180,14 @@ class TritonBuilder(PtxasBacked):
 
     def _job(self, arch: str, controls: ControlsFile | None, out_dir: Path) -> dict[str, Any]:
         knobs = {name: value for name, value in (controls.knobs if controls else {}).items() if name[0] != "-"}
-        return {
-            **host_job(self.source, arch, self.place, out_dir),
-            **self.arguments.job(knobs),
-            "ptx_options": self._ptx_options(controls, out_dir),
-        }
-
-    def _ptx_options(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
-        if controls is None:
-            return []
-        if controls.kind == "blob" and not self.tool.takes_controls:
-            raise needs_controls(self.tool)
         path = out_dir / "controls.acf"
-        if " " in str(path):
+        ptx_options = self.applied(controls, path)
+        if controls and " " in str(path):
             raise EnvironmentFault(
                 f"Triton splits ptx_options at blanks, and {path} has one: set TMPDIR to a path without"
             )
-        path.write_bytes(controls.data)
-        return list(self.options(controls, path))
+        job = host_job(self.source, arch, self.place, out_dir)
+        return {**job, **self.arguments.job(knobs), "ptx_options": ptx_options}
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
         return {
@@ -254,11 +211,7 @@ class TritonBuilder(PtxasBacked):
 
 
 def configs_of(source: KernelSource, architectures: Sequence[str], place: Place) -> Sequence[Mapping[str, Any]]:
-    """The configs of the kernel's ``@triton.autotune``.
-
-    Raises:
-        MarkerError: there is none, or none that can be written down, or they differ between architectures.
-    """
+    """The configs of the kernel's ``@triton.autotune``; MarkerError where they cannot be searched."""
     described = [describe(source, arch, place) for arch in architectures]
     configs = described[0].configs
     if not configs:
@@ -274,10 +227,8 @@ def configs_of(source: KernelSource, architectures: Sequence[str], place: Place)
 
 
 def _recorded(arguments: Arguments, source: KernelSource) -> list[str]:
-    """What the baseline is launched with, as far as the marker decides it, as words of the recorded command.
-
-    What a decorator decides, as a config of ``@triton.autotune`` does, is the file's and therefore digested with it.
-    """
+    """What the baseline is launched with, as far as the marker decides it, as words of the recorded command."""
+    # What a decorator decides, as a config of @triton.autotune does, is the file's and therefore digested with it.
     signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]
     decided = {**(LAUNCH_DEFAULTS if source.is_jit_alone else {}), **arguments.options, **arguments.constexprs}
     values = [f"{name}={value if isinstance(value, str) else text(value)}" for name, value in decided.items()]
@@ -294,11 +245,7 @@ def _device(given: object) -> str | None:
 
 
 def _architecture(given: object) -> str:
-    """The architecture that Triton compiles for when asked for ``given``: from sm_90 on, the ``a`` variant.
-
-    Raises:
-        MarkerError: that is another family than was asked for.
-    """
+    """The architecture that Triton compiles for when asked for ``given``: from sm_90 on, the ``a`` variant."""
     arch = check_architecture(given, "Triton")
     major, minor = capability(arch)
     actual = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
