@@ -41,7 +41,7 @@ class Dryrun:
 
     Attributes:
         environment: what it sets for its programs.
-        before, behind: the commands before ptxas of any architecture, and ptxas and those behind it.
+        before, behind: the commands before ptxas of any architecture, and ptxas with those behind it.
     """
 
     environment: Mapping[str, str]
@@ -107,28 +107,29 @@ class NvccBuild:
 
     @property
     def folder(self) -> Path:
-        """Where it builds."""
         return self.commands.out_dir
+
+    def alone(self, folder: Path | None = None) -> NvccBuild:
+        """The same build with a log of its own, in ``folder`` or where it was."""
+        commands = msgspec.structs.replace(self.commands, out_dir=folder or self.folder, log="")
+        return replace(self, commands=commands)
 
     def listing(self) -> Dryrun | None:
         """What nvcc would run; None where that is of no use."""
-        asked = msgspec.structs.replace(self.commands, log="")
         with suppress(BuildError):  # the whole command says why
-            listed = Dryrun.read(asked.run([*self.command(self.folder), *LISTS], self.what), self.folder)
+            printed = self.alone().commands.run([*self.command(self.folder), *LISTS], self.what)
+            listed = Dryrun.read(printed, self.folder)
             return None if listed is None or listed.reads_controls else listed
         return None
 
     def whole(self) -> Compiled:
-        """Run all of it."""
         log = self.commands.run(self.command(self.folder), self.what)
         return log, self.code(self.folder, log)
 
     def behind(self, listing: Dryrun, kept: Path) -> Compiled:
         """Run it from ptxas on, where ``kept`` is what comes before."""
-        for path in kept.iterdir():
-            shutil.copyfile(
-                path, self.folder / path.name
-            )  # no link: a whole build after this one would write through it
+        for path in kept.iterdir():  # not linked: a whole build after this one would write through the link
+            shutil.copyfile(path, self.folder / path.name)
         script = self.folder / "from-ptxas.sh"
         script.write_text(listing.script(listing.behind, self.folder), encoding="utf-8")
         log = self.commands.run(["/bin/sh", "-e", str(script)], self.what)
@@ -137,16 +138,10 @@ class NvccBuild:
 
 @dataclass
 class _FrontEnd:
-    """One front end, as far as this run knows it.
-
-    Attributes:
-        builds: how often it was asked for.
-        is_tried: whether it is kept, or is not to be.
-        kept: where it is kept; None where it is not, or not yet.
-    """
+    """One front end, as far as this run knows it."""
 
     builds: int = 0
-    is_tried: bool = False
+    is_tried: bool = False  # it is kept, or is not to be
     kept: Path | None = None
 
 
@@ -162,11 +157,7 @@ class FrontEnds:
         return FrontEnds, ()  # another process has its own
 
     def build(self, compilation: NvccBuild) -> Compiled:
-        """Compile; what fails from ptxas on is compiled as a whole, for nvcc's own words.
-
-        Raises:
-            BuildError: as ``Commands.run`` does.
-        """
+        """Compile; what fails from ptxas on is compiled as a whole, for nvcc's own words."""
         home = compilation.folder.parent
         with self._lock:
             self._builds[home] += 1
@@ -180,9 +171,8 @@ class FrontEnds:
             tries = front_end.builds >= _WHOLE and not front_end.is_tried
             front_end.is_tried |= tries
         if front_end.kept is not None:
-            alone = replace(compilation, commands=msgspec.structs.replace(compilation.commands, log=""))
             try:
-                return alone.behind(listing, front_end.kept)
+                return compilation.alone().behind(listing, front_end.kept)
             except BuildError as error:
                 if error.kind == "timeout":
                     raise
@@ -208,8 +198,7 @@ def _kept(compilation: NvccBuild, listing: Dryrun, compiled: Compiled) -> Path |
         for path in listing.left_in(compilation.folder):
             shutil.copy(path, kept)
         compilation.command(trial)  # for what it writes there
-        commands = msgspec.structs.replace(compilation.commands, out_dir=trial, log="")
-        _, code = replace(compilation, commands=commands).behind(listing, kept)
+        _, code = compilation.alone(trial).behind(listing, kept)
     except (BuildError, OSError):
         return None
     return kept if code == compiled[1] else None

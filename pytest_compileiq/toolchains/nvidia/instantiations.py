@@ -22,9 +22,6 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.nvidia.read_files import OF_A_TEMPLATE, words_to_read
 from pytest_compileiq.toolchains.nvidia.tools import first_error
 
-_NEEDLESS_BLANK = re.compile(r"(?<!\w) | (?!\w)")
-_TEMPLATE_ARGUMENTS = re.compile(r"<.*", re.DOTALL)
-
 
 class NoSuchKernel(Signal):
     """A name means no kernel, or several; the message goes on behind ``k.cubin has``."""
@@ -43,8 +40,19 @@ def kernel_named(name: str, symbols: Mapping[str, str]) -> str:
     """
     if name in symbols:
         return symbols[name]
-    for names_of in (_given_names, _whole_names, _short_names):
-        meant = {symbol: key for key, symbol in symbols.items() if tight(name) in map(tight, names_of(key, symbol))}
+
+    def given_names(key: str, symbol: str) -> set[str]:
+        return {key, symbol}
+
+    def whole_names(_: str, symbol: str) -> set[str]:
+        return {declaration(symbol), _name(symbol), readable(symbol)}
+
+    def short_names(key: str, symbol: str) -> set[str]:
+        plain = {_template_of(name) for name in (key, _name(symbol))}
+        return plain | {name.rpartition("::")[2] for name in plain}
+
+    for names_of in (given_names, whole_names, short_names):
+        meant = {symbol: key for key, symbol in symbols.items() if _tight(name) in map(_tight, names_of(key, symbol))}
         if len(meant) == 1:
             return next(iter(meant))
         if meant:
@@ -54,27 +62,18 @@ def kernel_named(name: str, symbols: Mapping[str, str]) -> str:
     raise NoSuchKernel(f"no kernel {name!r}{did_you_mean(name, shown)}; its kernels: {', '.join(shown) or 'none'}")
 
 
-def template_of(name: str) -> str:
+def _template_of(name: str) -> str:
     """``name`` without its template arguments."""
-    return _TEMPLATE_ARGUMENTS.sub("", name)
+    return name.partition("<")[0]
 
 
-def tight(name: str) -> str:
+def _tight(name: str) -> str:
     """``name`` without the blanks that C++ does not need."""
-    return _NEEDLESS_BLANK.sub("", " ".join(name.split()))
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(name.split()))
 
 
-def _given_names(key: str, symbol: str) -> set[str]:
-    return {key, symbol}
-
-
-def _whole_names(_: str, symbol: str) -> set[str]:
-    return {declaration(symbol), without_parameters(declaration(symbol)), readable(symbol)}
-
-
-def _short_names(key: str, symbol: str) -> set[str]:
-    plain = {template_of(name) for name in (key, without_parameters(declaration(symbol)))}
-    return plain | {name.rpartition("::")[2] for name in plain}
+def _name(symbol: str) -> str:
+    return without_parameters(declaration(symbol))
 
 
 def _shown(key: str) -> str:
@@ -107,23 +106,16 @@ class Instantiations:
         return tuple(f"{OF_A_TEMPLATE}{expression}" for expression in self.expressions)
 
     @property
-    def texts(self) -> tuple[bytes, ...]:
-        """What nvcc reads besides files of the project, and macros may stand in."""
-        return tuple(expression.encode() for expression in self.expressions)
-
-    @property
     def words_to_read(self) -> tuple[str, ...]:
         """nvcc's words for what a build reads, our own file left out."""
         return words_to_read(self.source, as_template=bool(self.expressions))
 
     def words_to_compile(self, out_dir: Path) -> tuple[str, ...]:
-        """nvcc's words for the file to compile, which is written into ``out_dir`` if it is ours.
-
-        The source is named by ``-include``, relative to nvcc's directory, so that ``__FILE__`` and the paths of what it
-        includes do not depend on where ours lies. Ours has the source's name, as names private to a file hold it.
-        """
+        """nvcc's words for the file to compile, which is written into ``out_dir`` if it is ours."""
         if not self.expressions:
             return (self.source,)
+        # The source is named by -include, relative to nvcc's directory, so that __FILE__ and the paths of what it
+        # includes do not depend on where ours lies. Ours has the source's name, as names private to a file hold it.
         wrapper = out_dir / f"{Path(self.source).stem}.cu"
         lines = (
             f"template __global__ void pytest_compileiq::label<{number}, decltype(+({kernel})), ({kernel})>();\n"
@@ -181,16 +173,7 @@ class Instantiations:
 
 
 def instantiations(source: str, given: object, output: str) -> Instantiations:
-    """What the marker's ``instantiate=`` asks for.
-
-    Args:
-        source: relative to the directory that nvcc runs in.
-        given: the argument.
-        output: the marker's.
-
-    Raises:
-        MarkerError: it is not usable, or a header is given without it.
-    """
+    """What the marker's ``instantiate=`` asks for; MarkerError where it is not usable."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise MarkerError(f"Nvcc(instantiate={given!r}): expected a list of kernels, as in ['reduce<float, 256>']")
     expressions = tuple(_checked(expression) for expression in given)
@@ -226,26 +209,20 @@ def _checked(expression: object) -> str:
 
 def _varying(keys: Mapping[str, str]) -> set[str]:
     """The templates of the entries in ``keys`` that their expressions do not spell as the compiler does."""
-    other = (key for expression, key in keys.items() if tight(expression) != tight(_name(key)))
+    other = (key for expression, key in keys.items() if _tight(expression) != _tight(_name(key)))
     return {_template(key) for key in other} - {""}
 
 
 def _template(key: str) -> str:
     """The template that an entry is an instantiation of; empty for another function."""
     name = _name(key)
-    return template_of(name) if name.endswith(">") else ""
-
-
-def _name(symbol: str) -> str:
-    return without_parameters(declaration(symbol))
+    return _template_of(name) if name.endswith(">") else ""
 
 
 def _is_of(label: str, symbol: str) -> bool:
-    """Whether the demangled ``label`` ends in the address of ``symbol``.
-
-    The C++ runtime writes ``void (*)(float*), &(void scale<float>(float*))>()``, for C functions as for templates, and
-    ``void (*)(float*), &ns::scale>()`` for others in a namespace.
-    """
+    """Whether the demangled ``label`` ends in the address of ``symbol``."""
+    # The C++ runtime writes "void (*)(float*), &(void scale<float>(float*))>()", for C functions as for templates, and
+    # "void (*)(float*), &ns::scale>()" for others in a namespace.
     declared, name = declaration(symbol), _name(symbol)
     if declared == symbol:
         address = rf"void \(\*\)(\(.*\))(?: noexcept)?, &\({re.escape(symbol)}\1\)"

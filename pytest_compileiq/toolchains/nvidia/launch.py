@@ -48,7 +48,7 @@ class CubinModule:
         self._gpu.set_current()
         self._path = path
         self._used = used
-        self._suffixes = tuple(suffixes)
+        self._suffixes = suffixes
         self._symbols = named(read_cubin(path)).symbols
         self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
         self._kernels: dict[str, CubinKernel] = {}
@@ -60,25 +60,18 @@ class CubinModule:
         return self[name]
 
     def __getitem__(self, name: str) -> CubinKernel:
-        """The kernel ``name``: as the build or the file calls it, or its C++ name, if only one kernel has that.
-
-        Raises:
-            AttributeError: there is no such kernel, or several; the message names those that exist.
-        """
-        symbol = self._symbol(name)
-        keys = [key for key, other in self._symbols.items() if other == symbol]
-        if symbol not in self._kernels:
-            self._kernels[symbol] = CubinKernel(self._core, self._gpu, keys[0], self._code.get_kernel(symbol))
-        self._used.update(f"{key}{suffix}" for key in keys for suffix in self._suffixes)
-        return self._kernels[symbol]
-
-    def _symbol(self, name: str) -> str:
+        """The kernel ``name``: as the build or the file calls it, or its C++ name, if only one kernel has that."""
         if name not in self._meant:
             try:
                 self._meant[name] = kernel_named(name, self._symbols)
             except NoSuchKernel as error:
                 raise AttributeError(f"{self._path.name} has {error}") from None
-        return self._meant[name]
+        symbol = self._meant[name]
+        keys = [key for key, other in self._symbols.items() if other == symbol]
+        if symbol not in self._kernels:
+            self._kernels[symbol] = CubinKernel(self._core, self._gpu, keys[0], self._code.get_kernel(symbol))
+        self._used.update(f"{key}{suffix}" for key in keys for suffix in self._suffixes)
+        return self._kernels[symbol]
 
     def __dir__(self) -> list[str]:
         return sorted(self._symbols)
@@ -96,7 +89,6 @@ class CubinKernel:
 
     @cached_property
     def parameters(self) -> int:
-        """How many parameters it takes."""
         return int(self._kernel.num_arguments)
 
     def __call__(
@@ -123,11 +115,11 @@ class CubinKernel:
             raise TypeError(f"{self._name} takes {quantity(self.parameters, 'parameter')}, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
-        clusters = {} if cluster is None else {"cluster": sizes(cluster)}
-        config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes, **clusters)
+        shape = (sizes(grid), sizes(block), shared_bytes, cluster if cluster is None else sizes(cluster))
+        clusters = {} if cluster is None else {"cluster": shape[3]}
+        config = self._core.LaunchConfig(grid=shape[0], block=shape[1], shmem_size=shared_bytes, **clusters)
         stream = current_stream(self._core)
         parameters = [_parameter(self._name, arg) for arg in args]
-        shape = (sizes(grid), sizes(block), shared_bytes, cluster if cluster is None else sizes(cluster))
         with launch_noted(lambda: (self, *shape, *map(_content, parameters))):
             self._core.launch(stream, config, self._kernel, *parameters)
 
@@ -143,9 +135,7 @@ class CubinKernel:
 
 def sizes(extent: Extent) -> tuple[int, ...]:
     """``extent`` as up to three numbers."""
-    if isinstance(extent, Iterable):
-        return tuple(index(size) for size in extent)
-    return (index(extent),)
+    return tuple(map(index, extent)) if isinstance(extent, Iterable) else (index(extent),)
 
 
 def _parameter(kernel: str, arg: Any) -> Any:
@@ -202,11 +192,7 @@ class DeviceArray:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.data_ptr(), False), "version": 3}
 
     def copy_from(self, host: npt.ArrayLike) -> None:
-        """Overwrite the content.
-
-        Raises:
-            BodyError: ``host`` has another shape or dtype, or the copy fails.
-        """
+        """Overwrite the content; BodyError for another shape or dtype, or where the copy fails."""
         given = np.asarray(host, order="C")
         if (given.shape, given.dtype) != (self.shape, self.dtype):
             raise BodyError(f"expected {self.dtype}{self.shape}, got {given.dtype}{given.shape}")

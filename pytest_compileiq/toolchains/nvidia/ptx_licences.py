@@ -25,17 +25,12 @@ _PARTS_OF_IT = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
 _ROUNDED = frozenset({".rn", ".rz", ".rm", ".rp"})
 
 
-def fusible(ptx: str) -> str | None:
-    """The first entry function where ptxas may make one operation of a product and a sum of a type."""
-    return _fused(ptx, may_be_rounded=False)
+def fusible(ptx: str, *, may_be_rounded: bool = False) -> str | None:
+    """The first entry function where ptxas may make one operation of a product and a sum of a type.
 
-
-def computes_products_and_sums(ptx: str) -> str | None:
-    """The first entry function that multiplies and adds values of one type, however rounded."""
-    return _fused(ptx, may_be_rounded=True)
-
-
-def _fused(ptx: str, *, may_be_rounded: bool) -> str | None:
+    Args:
+        may_be_rounded: products and sums count however they are rounded, for a compiler that fuses before.
+    """
     products: dict[str, str] = {}
     sums: set[str] = set()
     for operation in _OPERATION.finditer(ptx):
@@ -67,21 +62,18 @@ def by_operations(ptx: str) -> Iterator[Licence]:
 
 
 def contraction(as_it_is: str, unfused: str, where: str, remedy: str) -> Iterator[Licence]:
-    """The licence of a compiler that gives PTX, asked for it as it is and without fusing.
+    """The licence of a compiler that gives PTX, from the baseline's and from that with products and sums apart.
 
     Args:
-        as_it_is: the PTX of the baseline.
-        unfused: that of the same build in which products and sums stay apart.
         where: what lets them be fused.
     """
-    if as_it_is != unfused and (entry := computes_products_and_sums(unfused)):
+    if as_it_is != unfused and (entry := fusible(unfused, may_be_rounded=True)):
         yield Licence("contraction", "contraction", f"{entry} ({where})", remedy)
 
 
 def to_try(ptx: str) -> str:
     """A kernel with a product and a sum, for the architecture and in the version of ``ptx``."""
-    header = "".join(line for line in _HEADER.findall(ptx))
-    return f"""{header}
+    return f"""{"".join(_HEADER.findall(ptx))}
 .visible .entry tried(.param .u64 p)
 {{
 .reg .f32 %f<4>;

@@ -25,11 +25,7 @@ class NvccReader(Struct, frozen=True):
     rootdir: Path
 
     def everything(self, words: Sequence[str]) -> set[Path]:
-        """All that nvcc reads with ``words``, its options and what they are for.
-
-        Raises:
-            BuildError: it refuses the source.
-        """
+        """All that nvcc reads with ``words``; BuildError where it refuses the source."""
         finished, read = preprocessed([self.program, "-M", *words], self.rootdir)
         if finished.returncode != 0:
             message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
@@ -38,17 +34,12 @@ class NvccReader(Struct, frozen=True):
         return {path for path in paths if path.is_file()}
 
     def own(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Path relative to rootdir → SHA-256 of every file of the project.
-
-        Raises:
-            BuildError: as of ``everything``.
-        """
+        """Path relative to rootdir → SHA-256 of every file of the project; raises as ``everything``."""
         root = self.rootdir.resolve()
         own = sorted(filter(self.is_own, self.everything(words)))
         return {Path(os.path.relpath(path, root)).as_posix(): sha256_hex(path.read_bytes()) for path in own}
 
     def is_own(self, path: Path) -> bool:
-        """Whether the project holds this file."""
         if path == (self.rootdir / self.source).resolve():
             return True  # wherever it lies
         toolkit, root = Path(self.program).resolve().parents[1] / "include", self.rootdir.resolve()

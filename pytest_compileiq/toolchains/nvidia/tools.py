@@ -58,10 +58,7 @@ class CudaTool(Struct, frozen=True):
 
 
 def find_tool(name: str, given: str | None, place: Place) -> CudaTool:
-    """The tool ``name`` that builds here.
-
-    Args:
-        given: the marker's ``compiler``: a program on ``PATH``, or a path relative to the test file; None to search.
+    """The tool ``name`` that builds here: the marker's ``compiler``, else the first that is installed.
 
     Raises:
         EnvironmentFault: it is not installed, or does not report its version.
@@ -72,18 +69,13 @@ def find_tool(name: str, given: str | None, place: Place) -> CudaTool:
         if program is None:
             raise EnvironmentFault(f"no {name} at {wanted}; leave compiler= out, or {INSTALL}")
         return identify(name, program, "named in the marker")
-    tool = next(installed(name), None)
-    if tool is None:
-        raise EnvironmentFault(f"no {name} in the cuda extra, CUDA_HOME, CUDA_PATH or PATH: {INSTALL}")
-    return tool
+    if tool := next(installed(name), None):
+        return tool
+    raise EnvironmentFault(f"no {name} in the cuda extra, CUDA_HOME, CUDA_PATH or PATH: {INSTALL}")
 
 
 def installed(name: str) -> Iterator[CudaTool]:
-    """Every tool ``name`` on this machine, in the order of choice.
-
-    Raises:
-        EnvironmentFault: one does not report its version.
-    """
+    """Every tool ``name`` on this machine, in the order of choice; raises as ``identify``."""
     seen = set()
     for origin, directory in _directories():
         program = shutil.which(name, path=directory)
@@ -104,22 +96,14 @@ def pinned(minor_version: str) -> str:
 
 
 def check_architecture(arch: object, where: str) -> str:
-    """``arch``, if it names one architecture such as ``sm_90a``.
-
-    Raises:
-        MarkerError: it does not.
-    """
+    """``arch``, if it names one architecture such as ``sm_90a``; else MarkerError."""
     if not isinstance(arch, str) or not _ARCHITECTURE.fullmatch(arch):
         raise MarkerError(f"{where}(arch={arch!r}): expected an architecture such as 'sm_90a'")
     return arch
 
 
 def several_architectures(given: object, check: Callable[[object], str], where: str) -> tuple[str, ...]:
-    """``given``, one architecture or several, as ``check`` names them, in one order, since theirs has no meaning.
-
-    Raises:
-        MarkerError: there is none, or one twice, or ``check`` refuses one.
-    """
+    """``given``, one architecture or several, as ``check`` names them, in one order, since theirs has no meaning."""
     each = given if isinstance(given, Collection) and not isinstance(given, str) else [given]
     checked = [check(arch) for arch in each]
     if not checked or len(set(checked)) < len(checked):
@@ -152,19 +136,12 @@ def first_error(output: str) -> str:
 
 def _directories() -> Iterator[tuple[str, str]]:
     """(how found, directory) in the order of choice."""
-    for directory in _extra_directories():
+    spec = importlib.util.find_spec("nvidia")
+    homes = (spec.submodule_search_locations or ()) if spec else ()
+    toolkits = [path for home in homes for path in Path(home).glob("cu[0-9]*/bin")]  # of wheels
+    for directory in sorted(toolkits, key=lambda path: int(re.sub(r"\D", "", path.parent.name)), reverse=True):
         yield "the cuda extra", str(directory)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield variable, str(Path(home) / "bin")
-    for directory_on_path in os.environ.get("PATH", "").split(os.pathsep):
-        if directory_on_path:
-            yield "PATH", directory_on_path
-
-
-def _extra_directories() -> list[Path]:
-    """The ``bin`` directory of every toolkit that wheels installed, the newest major version first."""
-    spec = importlib.util.find_spec("nvidia")
-    homes = [Path(home) for home in (spec.submodule_search_locations or ())] if spec else []
-    toolkits = [path for home in homes for path in home.glob("cu[0-9]*/bin")]
-    return sorted(toolkits, key=lambda path: int(re.sub(r"\D", "", path.parent.name)), reverse=True)
+    yield from (("PATH", directory) for directory in os.environ.get("PATH", "").split(os.pathsep) if directory)
