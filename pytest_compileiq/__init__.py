@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
     from pytest_compileiq.toolchains.command.marker import Command as Command
     from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
-    from pytest_compileiq.toolchains.nvidia.launch import DeviceArray as DeviceArray
+    from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
     from pytest_compileiq.toolchains.nvidia.markers import Nvcc as Nvcc
     from pytest_compileiq.toolchains.nvidia.markers import Ptxas as Ptxas
     from pytest_compileiq.toolchains.params.marker import Params as Params
@@ -39,7 +39,7 @@ _HOMES = {
     "Captured": "capture.toolchain.marker",
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
-    "DeviceArray": "toolchains.nvidia.launch",
+    "DeviceArray": "toolchains.nvidia.device_array",
     "Fortran": "toolchains.fortran.marker",
     "Nvcc": "toolchains.nvidia.markers",
     "NvccSearchSpace": "space",

@@ -12,7 +12,7 @@ from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.timing.outputs import as_outputs
 from pytest_compileiq.timing.registry import make_clock
 from pytest_compileiq.timing.sampler import Timed
-from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 EAGER = Launching("eager", all_streams=False, kernel_s=2e-3, eager_ratio=None, why_eager="")
 GRAPH = Launching("graph", all_streams=False, kernel_s=2e-3, eager_ratio=None, why_eager=None)

@@ -19,7 +19,7 @@ from pytest_compileiq.timing.cuda import CudaClock, finish
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launching_on, visible_gpu
 from pytest_compileiq.timing.launching import Launching, choose_launching
 from pytest_compileiq.timing.sampler import ArmError, Timed
-from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 KERNEL_S = pytest.approx(2e-3)
 LAUNCH = "cuLaunchKernelEx nothing grid 1,1,1 block 32,1,1 shared 0 on {}:"

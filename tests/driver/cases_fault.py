@@ -8,7 +8,7 @@ import pytest
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda import CudaClock, context_is_poisoned
 from pytest_compileiq.timing.launching import Launching
-from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 
 def test_an_illegal_address_names_itself_and_poisons_the_context(cubin, request):

@@ -15,7 +15,8 @@ import pytest
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia.launch import CubinModule, DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.triton.kernel import TritonKernel
 from tests import needs

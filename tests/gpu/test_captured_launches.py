@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 from tests import needs
 from tests.driver.launching import KERNELS_PY
 from tests.files import write_files

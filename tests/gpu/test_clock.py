@@ -15,7 +15,7 @@ from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, launching_on, visible_gpu
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.sampler import Timed
-from pytest_compileiq.toolchains.nvidia.launch import DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 from tests.gpu.conftest import assemble
 
 LEAST, MOST = 0.9, 1.15  # of what a kernel of known length takes: the clocks move

@@ -19,7 +19,8 @@ from pytest_compileiq.timing.cuda_context import cuda_core
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.registry import make_clock
 from pytest_compileiq.timing.sampler import Timed
-from pytest_compileiq.toolchains.nvidia.launch import CubinModule, DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 
 pytestmark = pytest.mark.usefixtures("_computes")
 

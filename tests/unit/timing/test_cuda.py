@@ -16,7 +16,8 @@ from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poi
 from pytest_compileiq.timing.cuda_context import current_stream, holds_context, launching_on, uuid_of
 from pytest_compileiq.timing.launching import Launching, choose_launching
 from pytest_compileiq.timing.registry import finish
-from pytest_compileiq.toolchains.nvidia.launch import CubinModule, DeviceArray
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 
 
 def test_the_current_stream_is_restored_after_an_error():
