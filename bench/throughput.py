@@ -104,7 +104,7 @@ from pathlib import Path
 import throughput
 from pytest_compileiq.search.loop import Search
 from pytest_compileiq.system.forked import ForkedModule
-from pytest_compileiq.toolchains.cc.links import Links
+from pytest_compileiq.toolchains.steps import Links
 from pytest_compileiq.toolchains.nvidia.front_end import FrontEnds
 
 started, thread = [], threading.local()

@@ -38,8 +38,7 @@ from machine import describe
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import Candidate, Knobs, Licence
 from pytest_compileiq.toolchains.base import Builder, Place
-from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.fortran.marker import Fortran
+from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 
 KERNELS = Path(__file__).parent / "value_safe_kernels"
 _AVX2 = "-march=x86-64-v3"

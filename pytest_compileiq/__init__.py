@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_compileiq.space import log_sampling as log_sampling
     from pytest_compileiq.space import range as range  # CompileIQ's name
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
+    from pytest_compileiq.toolchains.cc.marker import Fortran as Fortran
     from pytest_compileiq.toolchains.command.marker import Command as Command
-    from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
     from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
     from pytest_compileiq.toolchains.nvidia.markers import Nvcc as Nvcc
     from pytest_compileiq.toolchains.nvidia.markers import Ptxas as Ptxas
@@ -40,7 +40,7 @@ _HOMES = {
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
     "DeviceArray": "toolchains.nvidia.device_array",
-    "Fortran": "toolchains.fortran.marker",
+    "Fortran": "toolchains.cc.marker",
     "Nvcc": "toolchains.nvidia.markers",
     "NvccSearchSpace": "space",
     "Params": "toolchains.params.marker",

@@ -22,7 +22,7 @@ from pytest_compileiq.ship.acf_runtime import ptx_sha256
 from pytest_compileiq.spelling import quantity, test_name
 from pytest_compileiq.system.printing import visible
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.installed import is_installed
+from pytest_compileiq.toolchains.inputs import is_installed
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import find_kernel
 

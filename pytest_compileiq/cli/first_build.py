@@ -15,7 +15,7 @@ from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel
 from pytest_compileiq.machine_code.names import demangled, matching, without_parameters
 from pytest_compileiq.machine_code.prototypes import Prototype, prototypes_of
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
+from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.trial_builds import TrialBuild, trial_build, with_callees, with_flags

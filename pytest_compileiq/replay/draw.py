@@ -13,7 +13,7 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.replay.committed import Integrity, Stop
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.packs import read_candidates
-from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
+from pytest_compileiq.toolchains.option_classes import has_to_keep_bits, licences_or_unknown
 
 
 def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from: Path | None) -> ControlsFile:

@@ -25,8 +25,8 @@ from pytest_compileiq.machine_code.elf import ObjectCode, entries_of, read_objec
 from pytest_compileiq.machine_code.symbols import defined_functions
 from pytest_compileiq.model import HOST
 from pytest_compileiq.system.files import Unfit, read_regular
-from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.nvidia.tools import first_error, installed
+from pytest_compileiq.toolchains.steps import ask
 
 CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"

@@ -28,7 +28,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.nvidia.tools import installed
-from pytest_compileiq.toolchains.params.lines import read_line
+from pytest_compileiq.toolchains.params.marker import read_line
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,14 @@ from pytest_compileiq.system.printing import harmless
 from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
-from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.environment import deciding, kept_out
-from pytest_compileiq.toolchains.installed import located
+from pytest_compileiq.toolchains.inputs import located
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.tools import identify
 from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list
 from pytest_compileiq.toolchains.options import options_of
+from pytest_compileiq.toolchains.steps import ask
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _DIRECTORY = re.compile(r"-(I|iquote|isystem|idirafter)=?(.+)", re.DOTALL)

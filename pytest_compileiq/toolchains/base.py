@@ -27,7 +27,7 @@ from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.environment import deciding
 
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.functions import Functions
+    from pytest_compileiq.toolchains.functions import FunctionSelection
 
 HostFlags = Mapping[str, tuple[str, ...]]
 BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
@@ -240,7 +240,7 @@ class Builder(ABC):
         return {}
 
     @default
-    def functions(self) -> Functions | None:
+    def functions(self) -> FunctionSelection | None:
         """What ``functions=`` and ``neighbours=`` of the toolchain say; None where it takes no such arguments."""
         return None
 

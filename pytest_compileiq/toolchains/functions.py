@@ -23,7 +23,7 @@ _INLINED = (
 )
 
 
-class Functions(Struct, frozen=True):
+class FunctionSelection(Struct, frozen=True):
     """What ``functions=`` and ``neighbours=`` of a toolchain say.
 
     Attributes:
@@ -47,7 +47,7 @@ class Functions(Struct, frozen=True):
         *,
         apart: frozenset[str] = frozenset(),
         one_sided: str = _INLINED,
-    ) -> Functions:
+    ) -> FunctionSelection:
         """A toolchain's arguments, checked.
 
         Raises:
@@ -92,6 +92,6 @@ class Functions(Struct, frozen=True):
         )
 
 
-def functions_of(builder: Builder) -> Functions:
+def functions_of(builder: Builder) -> FunctionSelection:
     """What the test's toolchain says; nothing where it takes no such arguments."""
-    return builder.functions or Functions()
+    return builder.functions or FunctionSelection()

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.config import NamedOptions
-from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import PARAMS, ControlClass, Knobs, KnobValue, Licence
-from pytest_compileiq.rules.classes import Classed
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.model import LONGEST_TEXT, PARAMS, ControlClass, ControlsFile, Knobs, KnobValue, Licence
+from pytest_compileiq.rules.classes import Classed, promises_bits
 from pytest_compileiq.spelling import for_shell
-from pytest_compileiq.toolchains.cc.flags import Baseline
-from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC
-from pytest_compileiq.toolchains.cc.options import render_options
+from pytest_compileiq.toolchains.base import Builder
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC, render_options
 from pytest_compileiq.toolchains.command.marker import is_recorded_template
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.options import OptionList, Render, parse_controls
-from pytest_compileiq.toolchains.params import lines as params
+from pytest_compileiq.toolchains.params import marker as params
 from pytest_compileiq.toolchains.triton.arguments import CONFIG, config_values
 from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
 
@@ -76,7 +76,7 @@ def licences_in(artifact: Artifact) -> tuple[Licence, ...]:
 def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Iterator[tuple[str, ControlClass | None]]:
     if kind == "blob":
         yield ACF, "opaque"
-    listed, baseline = _LISTS.get(compiler), Baseline.of(compiler, command)
+    listed, baseline = _LISTS.get(compiler), BaselineFlags.of(compiler, command)
     for name, value in knobs.items():
         option = f"{name}{value}" if name.startswith("-") else f"{name}={value}"
         if macro_of(option) is not None:
@@ -135,3 +135,19 @@ def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: 
     if reason := known.why_any_not(knobs, named):
         raise StoreError(reason)
     parse_controls(kind, data, knobs, render)
+
+
+def licences_or_unknown(builder: Builder) -> tuple[Licence, ...]:
+    """What the baseline and the sources let a compiler change; where that cannot be found out, everything."""
+    try:
+        return builder.licences()
+    except (BuildError, EnvironmentFault, StoreError) as error:  # a finished search is worth more than this answer
+        reason = " ".join(str(error).split())[:LONGEST_TEXT]
+        return (Licence("unknown", "opaque", reason, "a compiler that answers"),)
+
+
+def has_to_keep_bits(builder: Builder, controls: ControlsFile, licences: Sequence[Licence]) -> bool:
+    """Whether a kernel with ``controls`` has to give the baseline's bits, ``licences`` being those of ``builder``."""
+    compiler = builder.compiler
+    classed = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
+    return not classed.tests_own and promises_bits(classed.own, licences)

@@ -25,8 +25,7 @@ from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store, Written
-from pytest_compileiq.toolchains.option_classes import classes_of
-from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
+from pytest_compileiq.toolchains.option_classes import classes_of, has_to_keep_bits, licences_or_unknown
 from pytest_compileiq.tuning.incumbent import Incumbent, expect_owner, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.result import (
     MOST_FRONT_POINTS,

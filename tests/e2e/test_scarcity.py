@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.steps import Commands
 
 pytestmark = pytest.mark.slow
 

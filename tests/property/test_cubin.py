@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.nvidia.tools import find_tool
+from pytest_compileiq.toolchains.steps import ask
 from tests import needs
 
 PTX = """.version 8.3

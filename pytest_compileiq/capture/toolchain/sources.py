@@ -23,7 +23,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compilation_database import read_database
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.steps import ask
 from pytest_compileiq.toolchains.trial_builds import NoSource, TrialBuild, trial_build, with_callees, with_flags
 
 _MOST_HEADERS = 64

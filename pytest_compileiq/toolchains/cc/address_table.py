@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.spelling import first_of
-from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
-from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
+from pytest_compileiq.toolchains.steps import Commands, ask
 
 TABLE = "acf_addresses"
 _POSITION = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)|-m(?:no-)?direct-extern-access|-fno-direct-access-external-data")

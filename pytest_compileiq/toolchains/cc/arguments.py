@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.functions import FunctionSelection
 
 
 def check_arguments(cc: Cc) -> None:
@@ -26,13 +26,13 @@ def check_arguments(cc: Cc) -> None:
         raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
 
 
-def functions_named(cc: Cc) -> Functions:
+def functions_named(cc: Cc) -> FunctionSelection:
     """What ``functions=`` and ``neighbours=`` say.
 
     Raises:
         MarkerError: they are not usable, or say nothing about a program.
     """
-    functions = Functions.of("Cc", cc.functions, cc.neighbours)
+    functions = FunctionSelection.of("Cc", cc.functions, cc.neighbours)
     if functions.are_given and cc.output == "executable":
         raise MarkerError(
             "Cc(output='executable'): a program is measured and compared as one whole, so functions= and neighbours= "

@@ -31,22 +31,25 @@ from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Plac
 from pytest_compileiq.toolchains.cc.address_table import TABLE, change_of, explained, table_of
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
-from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
-from pytest_compileiq.toolchains.cc.flags import Baseline, Flags, find_source, who_chooses
-from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
-from pytest_compileiq.toolchains.cc.links import Links
+from pytest_compileiq.toolchains.cc.compiler import (
+    CcCompiler,
+    first_error,
+    is_cplusplus,
+    naming_the_cplusplus_compiler,
+    without_native,
+)
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags, Flags, find_source, who_chooses
+from pytest_compileiq.toolchains.cc.floating_point import named_by
+from pytest_compileiq.toolchains.cc.known_options import render_options
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.cc.options import render_options
 from pytest_compileiq.toolchains.cc.production import command_line, recorded_command
 from pytest_compileiq.toolchains.cc.read_files import Read, Reader
 from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
-from pytest_compileiq.toolchains.commands import Commands, ask
-from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.installed import is_installed
+from pytest_compileiq.toolchains.functions import FunctionSelection
+from pytest_compileiq.toolchains.inputs import is_installed
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.options import options_of, parse_named
-from pytest_compileiq.toolchains.side_by_side import SideBySide
+from pytest_compileiq.toolchains.steps import Commands, Links, ParallelCommands, ask
 
 if TYPE_CHECKING:
     from pytest_compileiq.machine_code.elf import MachineCode
@@ -105,7 +108,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         left_out=(*line.remarks, *([change] if change else ())),
         host_flags=host_flags,
         by_table=by_table,
-        side_by_side=SideBySide(place.jobs),
+        side_by_side=ParallelCommands(place.jobs),
     )
 
 
@@ -131,7 +134,7 @@ class CcBuilder(Builder):
     flags: Flags
     source_paths: tuple[str, ...]
     output: Literal["library", "executable"]
-    functions: Functions
+    functions: FunctionSelection
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -139,7 +142,7 @@ class CcBuilder(Builder):
     host_flags: HostFlags = field(default_factory=dict)
     by_table: bool = False
     links: Links = field(default_factory=Links, compare=False, repr=False)
-    side_by_side: SideBySide = field(default_factory=SideBySide, compare=False, repr=False)
+    side_by_side: ParallelCommands = field(default_factory=ParallelCommands, compare=False, repr=False)
     clock: str = "cpu"
     knobs_taken: frozenset[str] = frozenset()
 
@@ -151,18 +154,12 @@ class CcBuilder(Builder):
         return of_flags[-1] if of_flags else "c++" if is_any else "c"
 
     def default_space(self) -> Space:
-        """The known options of this compiler that keep every value, and that the installed version takes."""
         return self.space_with("default", ())
 
     def option_space(self) -> Space:
-        """The same: all of a C compiler's controls are public options."""
         return self.default_space()
 
     def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
-        """The options of ``classes``, and with a ``base`` those that keep every value.
-
-        With them go those that change errno or exception flags, unless a source names these.
-        """
         asked = frozenset((*(SAFE if base else ()), *classes))
         looks = "environment" in asked and "environment" not in classes
         without = self._environment_in_use if looks else frozenset[str]()
@@ -170,11 +167,9 @@ class CcBuilder(Builder):
 
     @property
     def option_classes(self) -> Sequence[ControlClass]:
-        """The classes that options of this compiler have here."""
         return cc_classes(self.program, self._baseline)
 
     def refused_option(self, options: Sequence[str]) -> str | None:
-        """The first of ``options`` that the compiler does not take, in its own words; None if it takes each."""
         first = refused([self.program.program, *self.flags.compile], options, self.language, self.rootdir)
         if first is None:
             return None
@@ -182,63 +177,36 @@ class CcBuilder(Builder):
         return f"{self.compiler.name} {self.compiler.version} does not take {option!r}: {first_error(output)}"
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The options file of ``candidate``.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
-        """
         return render_options(candidate)
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
-
-        Raises:
-            StoreError: they differ, an option is not one that a controls file may hold, or it is an opaque blob.
-        """
         return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of every file that the compiler reads, except system headers outside rootdir and packages'.
-
-        Paths are relative to rootdir; a header outside it is named as the compiler names it.
-
-        Raises:
-            BuildError: the preprocessor refuses a source, or a file cannot be read.
-        """
         return self._sources
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
-        """As ``sources``, of the build with ``controls``."""
         return self._digests(controls.data.decode("ascii").splitlines(), controls.knobs)
 
     def why_without_effect(self, *probes: Knobs) -> str | None:
-        """Why a macro of ``probes`` changes nothing: no file names it, or the source defines it itself; else None.
-
-        Raises:
-            BuildError: the preprocessor refuses a source, or a file cannot be read.
-        """
         everything = self._read().everything
         own = {name for name in everything if self._reader.inside_rootdir(name) is not None}
         contents, others = map(self._reader.content, own), map(self._reader.content, everything - own)
         return why_idle(probes, contents, others, self._macros_at_the_end)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
-
-        Metrics: ``code_bytes`` of all objects; ``count`` gives ``instructions``.
-
-        Raises:
-            BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
-                library exports no function.
-        """
-        return self._build(controls, out_dir, timeout_s, Links(), SideBySide())
+        return self._build(controls, out_dir, timeout_s, Links(), ParallelCommands())
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """As ``build``; of the same objects as a build before it, it has a copy of what that linked."""
         return self._build(controls, out_dir, timeout_s, self.links, self.side_by_side)
 
     def _build(
-        self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links, side_by_side: SideBySide
+        self,
+        controls: ControlsFile | None,
+        out_dir: Path,
+        timeout_s: float,
+        links: Links,
+        side_by_side: ParallelCommands,
     ) -> BuildResult:
         from pytest_compileiq.machine_code.elf import machine_code  # heavy, and workers need not build
 
@@ -269,11 +237,6 @@ class CcBuilder(Builder):
                 raise explained(error, self.program.name) if self.by_table else error from None
 
     def cacheable(self, controls: ControlsFile | None) -> GccBuild:
-        """What the build with ``controls`` depends on.
-
-        Raises:
-            NotModelled: it may depend on something that is not known.
-        """
         options = (_NO_DATES, *(controls.data.decode("ascii").splitlines() if controls else ()))
         compilations = tuple(
             ((*words, *options), source)
@@ -284,7 +247,6 @@ class CcBuilder(Builder):
         return GccBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
 
     def count(self, built: BuildResult) -> BuildResult:
-        """``instructions`` of all objects and of each function, if ``objdump`` can read them."""
         from pytest_compileiq.toolchains.cc.instructions import count_instructions  # heavy: elftools
 
         counted = count_instructions(sorted(built.path.parent.glob("*.o")))
@@ -298,30 +260,17 @@ class CcBuilder(Builder):
         return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the baseline's flags and the sources already let the compiler change, each once.
-
-        Raises:
-            BuildError: the compiler refuses a source.
-            EnvironmentFault: the compiler does not answer.
-        """
         from pytest_compileiq.toolchains.cc.licences import licences_of_sources  # a plain run does without
 
         return licences_of_sources(self.program.name, self._commands(), self.rootdir)
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
-        """What was left out of the command that production uses."""
         return self.left_out
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``@file``."""
         return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; or a program's path.
-
-        Raises:
-            BuildError: the library cannot be loaded here.
-        """
         if self.output == "executable":
             used.add("main")
             return built.path
@@ -329,8 +278,8 @@ class CcBuilder(Builder):
             return load_by_table(built, used, TABLE) if self.by_table else load_library(built, used)
 
     @cached_property
-    def _baseline(self) -> Baseline:
-        return Baseline.of(self.program.name, self.compiler.command)
+    def _baseline(self) -> BaselineFlags:
+        return BaselineFlags.of(self.program.name, self.compiler.command)
 
     @cached_property
     def _sources(self) -> Mapping[str, str]:

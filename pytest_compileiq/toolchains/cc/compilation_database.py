@@ -64,7 +64,7 @@ class Checkout(Struct, frozen=True):
         return self.recorded != "/" and f"{absolute}/".startswith(f"{self.recorded}/")
 
 
-class Entry(Struct, frozen=True):
+class RecordedCommand(Struct, frozen=True):
     """One recorded command.
 
     Attributes:
@@ -96,9 +96,9 @@ class Database(Struct, frozen=True):
 
     like: str
     choice: str
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordedCommand, ...]
 
-    def commands_of(self, source: str, rootdir: Path) -> list[tuple[Entry, Checkout]]:
+    def commands_of(self, source: str, rootdir: Path) -> list[tuple[RecordedCommand, Checkout]]:
         """The entries of ``source``, a path relative to rootdir, each with the checkout that it was recorded in.
 
         Of commands that were recorded in several checkouts, those of this one count.
@@ -142,7 +142,7 @@ def read_database(like: str, place: Place) -> Database:
     return Database(like, choice, _entries(path, path.stat().st_mtime_ns))
 
 
-def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path) -> Iterator[str]:
+def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, rootdir: Path) -> Iterator[str]:
     """``words`` of ``entry`` with the content of its response files in their place.
 
     Raises:
@@ -162,7 +162,12 @@ def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Pa
 
 
 def _expanded(
-    words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path, read: Callable[[Path], str], depth: int
+    words: Sequence[str],
+    entry: RecordedCommand,
+    checkout: Checkout,
+    rootdir: Path,
+    read: Callable[[Path], str],
+    depth: int,
 ) -> Iterator[str]:
     for word in words:
         if not word.startswith("@"):
@@ -184,7 +189,7 @@ def _expanded(
 
 
 @lru_cache(maxsize=8)
-def _entries(path: Path, _changed_ns: int) -> tuple[Entry, ...]:
+def _entries(path: Path, _changed_ns: int) -> tuple[RecordedCommand, ...]:
     try:
         content = json.loads(read_regular(path, _LARGEST, follow=True))
     except (ValueError, RecursionError, Unfit) as error:
@@ -194,7 +199,7 @@ def _entries(path: Path, _changed_ns: int) -> tuple[Entry, ...]:
     return tuple(_entry(record, f"{path}: command {number}") for number, record in enumerate(content))
 
 
-def _entry(record: Any, where: str) -> Entry:
+def _entry(record: Any, where: str) -> RecordedCommand:
     try:
         directory, file, output = record["directory"], record["file"], record.get("output", "")
         words = record["arguments"] if "arguments" in record else shlex.split(record["command"])
@@ -205,4 +210,4 @@ def _entry(record: Any, where: str) -> Entry:
     texts = (directory, file, output, *words) if isinstance(words, list) and words else (None,)
     if not all(isinstance(text, str) and "\0" not in text for text in texts):
         raise MarkerError(f"{where}: expected texts, and a command of at least one word; {_MAKE_IT}")
-    return Entry(directory, posixpath.normpath(posixpath.join(directory, file)), tuple(words), output)
+    return RecordedCommand(directory, posixpath.normpath(posixpath.join(directory, file)), tuple(words), output)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import HostFlags, Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.steps import ask
 
 _EMPTY_FILE = ("-x", "c", os.devnull)
 
@@ -222,3 +223,30 @@ def _squeezed(name: str) -> str:
 
 def _as_option(instruction_set: str) -> str:
     return instruction_set.lower().replace("_", ".")
+
+
+_SUFFIXES = frozenset({".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii"})
+_UNDEFINED = ("undefined reference", "undefined symbol")
+
+
+def is_cplusplus(source: str) -> bool:
+    """Whether ``source`` is C++ by its name, as gcc tells."""
+    return Path(source).suffix in _SUFFIXES
+
+
+@contextmanager
+def naming_the_cplusplus_compiler(sources: Sequence[str], compiler: CcCompiler) -> Iterator[None]:
+    """Add to an error about an undefined symbol which compiler links C++, where one of C was given C++.
+
+    Raises:
+        BuildError: as raised inside.
+    """
+    try:
+        yield
+    except BuildError as error:
+        cplusplus = next((source for source in sources if is_cplusplus(source)), None)
+        wanted = "clang++" if compiler.name == "clang" else "g++"
+        if cplusplus is None or compiler.links_cplusplus or not any(sign in str(error) for sign in _UNDEFINED):
+            raise
+        hint = f"{error}; {cplusplus} is C++, which links with its library where compiler={wanted!r}"
+        raise BuildError(hint, kind=error.kind, log=error.log) from error

@@ -186,14 +186,14 @@ _IMPLIED_BY_CLANG = dict.fromkeys(
 )
 
 
-class Baseline(Struct, frozen=True, dict=True):
+class BaselineFlags(Struct, frozen=True, dict=True):
     """The flags that each source is compiled with before a candidate's options, by ``gcc`` or ``clang``."""
 
     compiler: str
     sources: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, compiler: str, command: Sequence[str]) -> Baseline:
+    def of(cls, compiler: str, command: Sequence[str]) -> BaselineFlags:
         """The baseline whose recorded command this is."""
         return cls(compiler, tuple(map(tuple, _by_source(command))))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.machine_code.elf import exported_functions
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.steps import ask
 
 _LISTING_BYTES = 64 * 2**20
 _OBJECT = re.compile(r"^\S.*:     file format .*$", re.MULTILINE)

@@ -18,6 +18,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Licence
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.toolchains.cc.compiler import first_error
+from pytest_compileiq.toolchains.cc.dumps import library_symbols, read_ir, read_operations, read_statements
 from pytest_compileiq.toolchains.cc.floating_point import (
     Flags,
     FloatingPoint,
@@ -26,9 +27,7 @@ from pytest_compileiq.toolchains.cc.floating_point import (
     replaced_calls,
     united,
 )
-from pytest_compileiq.toolchains.cc.gcc_dumps import library_symbols, read_operations, read_statements
-from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
-from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.steps import Commands, ask
 
 NO_CONTRACTION = "-ffp-contract=off"
 _FORTRAN = re.compile(r"\.(?:f|for|ftn|fpp|f\d\d)", re.IGNORECASE)
@@ -70,7 +69,7 @@ def is_fortran(suffix: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Trial:
+class FlagTrial:
     """One compiler with the flags that some functions of a source are compiled with.
 
     Attributes:
@@ -164,13 +163,13 @@ def licences_of_sources(
         commands = Commands(compiler, rootdir, Path(directory), _ALL_S, first_error)
         for (program, *flags), sources in by_command:
             for source in sources:
-                compilation = Compilation(program, compiler == "clang", tuple(flags), source, commands)
+                compilation = SourceLicences(program, compiler == "clang", tuple(flags), source, commands)
                 found += compilation.licences()
     return each_once(found)
 
 
 @dataclass(frozen=True)
-class Compilation:
+class SourceLicences:
     """The baseline's command for one source.
 
     Attributes:
@@ -196,14 +195,14 @@ class Compilation:
             return
         for flags, where in {(): None, **self._seen.attributes}.items():
             every_flag = (*self.flags, *flags)
-            trial = Trial(self.program, every_flag, self.commands.rootdir, self.commands.out_dir, self._suffix)
+            trial = FlagTrial(self.program, every_flag, self.commands.rootdir, self.commands.out_dir, self._suffix)
             yield from self._rounded_less(trial, where)
             yield from self._replaced_calls(trial)
             if self._seen.arithmetic and not self.is_clang and (relaxed := trial.relaxed()):
                 yield self._fast_maths(trial, relaxed, where)
         yield from self._by_the_source()
 
-    def _rounded_less(self, trial: Trial, attribute: Where | None) -> Iterator[Licence]:
+    def _rounded_less(self, trial: FlagTrial, attribute: Where | None) -> Iterator[Licence]:
         """What rounds an intermediate value in one build and not in another."""
         seen = self._seen
         in_pairs = not self.is_clang and seen.products_meet_both is not None and trial.fuses_in_pairs()
@@ -220,7 +219,7 @@ class Compilation:
             where = self._in_project(seen.complex_arithmetic)
             yield Licence("complex constants", "contraction", where, f"-frounding-math {_FLAGS}")
 
-    def _replaced_calls(self, trial: Trial) -> Iterator[Licence]:
+    def _replaced_calls(self, trial: FlagTrial) -> Iterator[Licence]:
         for call in trial.replaces(list(self._seen.calls)):
             name = call.removeprefix("__builtin_")
             keeps = [flag for flag in (f"-fno-builtin-{name}", "-frounding-math") if not trial.replaces([call], flag)]
@@ -228,7 +227,7 @@ class Compilation:
             where = f"{name} at {self._in_project(self._seen.calls[call])}"
             yield Licence("libm folding", "contraction", where, remedy)
 
-    def _fast_maths(self, trial: Trial, relaxed: frozenset[str], attribute: Where | None) -> Licence:
+    def _fast_maths(self, trial: FlagTrial, relaxed: frozenset[str], attribute: Where | None) -> Licence:
         if attribute is not None:
             where = f"{self._in_project(attribute)} (optimize)"
             return Licence("fast maths", "relaxed-maths", where, "taking out the attribute or the pragma")

@@ -14,7 +14,13 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.spelling import first_of
 from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import HostFlags, Place
-from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Database, Entry, expanded, read_database
+from pytest_compileiq.toolchains.cc.compilation_database import (
+    Checkout,
+    Database,
+    RecordedCommand,
+    expanded,
+    read_database,
+)
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, expect_machine_flags, find_compiler, without_native
 from pytest_compileiq.toolchains.cc.flags import (
     MAY_BE_A_NAME,
@@ -25,7 +31,7 @@ from pytest_compileiq.toolchains.cc.flags import (
     split_flags,
 )
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.installed import portable
+from pytest_compileiq.toolchains.inputs import portable
 
 NO_LTO = "-fno-lto"
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "buildcache"})
@@ -111,14 +117,14 @@ def production_commands(like: str, sources: Sequence[str], place: Place, *, with
         MarkerError: there is no such database or command, several differ, or a command cannot be used.
     """
 
-    def read(entry: Entry, checkout: Checkout) -> Production:
+    def read(entry: RecordedCommand, checkout: Checkout) -> Production:
         return _read(entry, checkout, place.rootdir, without_lto)
 
     return [production_command(like, source, place, read) for source in sources]
 
 
 def production_command(
-    like: str, source: str, place: Place, read: Callable[[Entry, Checkout], Production]
+    like: str, source: str, place: Place, read: Callable[[RecordedCommand, Checkout], Production]
 ) -> Production:
     """The one command of ``source`` among those that ``like`` names, as ``read`` takes it.
 
@@ -132,7 +138,7 @@ def production_command(
         taken = [(read(entry, checkout), entry) for entry, checkout in chosen]
     except MarkerError as error:
         raise MarkerError(f"like={database.like!r}: {source}: {error}") from error
-    distinct: dict[object, tuple[Production, Entry]] = {}
+    distinct: dict[object, tuple[Production, RecordedCommand]] = {}
     for production, entry in taken:
         distinct.setdefault((production.compiler, production.flags), (production, entry))
     if len(distinct) != 1:
@@ -142,7 +148,10 @@ def production_command(
 
 
 def _choose_one(
-    database: Database, source: str, fitting: Sequence[tuple[Production, Entry]], recorded: Sequence[Entry]
+    database: Database,
+    source: str,
+    fitting: Sequence[tuple[Production, RecordedCommand]],
+    recorded: Sequence[RecordedCommand],
 ) -> str:
     """The sentence for a source with no command of the chosen text, or several: what tells them apart."""
     if fitting:
@@ -163,18 +172,18 @@ def _choose_one(
     )
 
 
-def _telling(entry: Entry, others: Sequence[Entry]) -> str:
+def _telling(entry: RecordedCommand, others: Sequence[RecordedCommand]) -> str:
     """A short text that the command of ``entry`` holds, and none of ``others`` if there is one."""
     parts = _output(entry).split("/")
     return next((part for part in parts if part and not any(part in other.text for other in others)), parts[0])
 
 
-def _output(entry: Entry) -> str:
+def _output(entry: RecordedCommand) -> str:
     named = dict(zip(entry.words, entry.words[1:], strict=False)).get("-o", "")
     return entry.output or named or entry.directory
 
 
-def _read(entry: Entry, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
+def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
     launcher, (compiler, *words) = launched(expanded(entry.words, entry, checkout, rootdir))
     if "/" in compiler:
         compiler = str(rootdir / checkout.path(compiler, entry.directory))
@@ -230,7 +239,7 @@ def _joined(word: str) -> str | None:
     return joined_option(word, (*_PATHS, *_PATHS_BEHIND_EQUALS))
 
 
-def _here(option: str, value: str, entry: Entry, checkout: Checkout, rootdir: Path) -> list[str]:
+def _here(option: str, value: str, entry: RecordedCommand, checkout: Checkout, rootdir: Path) -> list[str]:
     """An option with its value as this package writes them, paths relative to rootdir."""
     if option in (*_PATHS, *_PATHS_BEHIND_EQUALS, "--sysroot="):
         path = checkout.path(value, entry.directory)

@@ -13,8 +13,7 @@ from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.cc.compiler import first_error
 from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
 from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
-from pytest_compileiq.toolchains.installed import is_installed
-from pytest_compileiq.toolchains.make_rules import preprocessed
+from pytest_compileiq.toolchains.inputs import is_installed, preprocessed
 
 
 class Read(Struct, frozen=True):

@@ -13,10 +13,10 @@ from pytest_compileiq.rules.classes import in_order
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
-from pytest_compileiq.toolchains.cc.flags import Baseline
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags
 from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, RELAXED_MATHS
-from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.options import Option
+from pytest_compileiq.toolchains.steps import ask
 
 # What an expert would set by hand, in spaces that hold its class. A gain from relaxed maths often needs all of its
 # options at once, which independent draws seldom give.
@@ -34,7 +34,10 @@ _COMPANIONS = ("-fno-signed-zeros", "-fno-trapping-math")
 
 @lru_cache(maxsize=64)
 def cc_space(
-    compiler: CcCompiler, baseline: Baseline, classes: frozenset[ControlClass], without: frozenset[str] = frozenset()
+    compiler: CcCompiler,
+    baseline: BaselineFlags,
+    classes: frozenset[ControlClass],
+    without: frozenset[str] = frozenset(),
 ) -> Space:
     """The options of ``compiler`` that have one of ``classes`` behind ``baseline``, and that take nothing of it back.
 
@@ -58,13 +61,15 @@ def cc_space(
     return replace(space, compiler=compiler.name, behind=behind)
 
 
-def cc_classes(compiler: CcCompiler, baseline: Baseline) -> tuple[ControlClass, ...]:
+def cc_classes(compiler: CcCompiler, baseline: BaselineFlags) -> tuple[ControlClass, ...]:
     """The classes that options of ``compiler`` have behind ``baseline``, narrowest first."""
     return in_order(own for _, by_class in _left_open(compiler, baseline) for own in by_class.values())
 
 
 @lru_cache(maxsize=64)
-def _left_open(compiler: CcCompiler, baseline: Baseline) -> Sequence[tuple[Option, Mapping[KnobValue, ControlClass]]]:
+def _left_open(
+    compiler: CcCompiler, baseline: BaselineFlags
+) -> Sequence[tuple[Option, Mapping[KnobValue, ControlClass]]]:
     """The options that take nothing of ``baseline`` back, each with its values and their classes."""
     return [
         (option, {value: baseline.widened(option.control_class, f"{option.name}{value}") for value in values

@@ -36,14 +36,14 @@ from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import OPTIONS, Command, Template, read_template
-from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.environment import deciding, set_here
 from pytest_compileiq.toolchains.macros import baseline_macros
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options import options_of, parse_named
+from pytest_compileiq.toolchains.steps import Commands, ask
 
 WHOLE = "output"
-Output = Literal["library", "executable", "file"]
+OutputKind = Literal["library", "executable", "file"]
 
 # The C runtime's own functions, which every link adds. Missing one here makes replay stricter, never wrong.
 _STARTUP = frozenset(
@@ -52,7 +52,7 @@ _STARTUP = frozenset(
 )  # fmt: skip
 
 
-def code_of(path: Path, output: Output, pattern: str) -> MachineCode:
+def code_of(path: Path, output: OutputKind, pattern: str) -> MachineCode:
     """The machine code of ``path``, read from the objects beside it whose names match ``pattern``.
 
     A file is its own object. An executable is the single entry ``main``. Output whose functions are not all in readable
@@ -167,7 +167,7 @@ class CommandBuilder(Builder):
     programs: tuple[str, ...]
     source_paths: tuple[str, ...]
     depends: tuple[str, ...]
-    output: Output
+    output: OutputKind
     objects: str
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
@@ -177,44 +177,25 @@ class CommandBuilder(Builder):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that the compiler is known to read, and those that the marker names."""
         return deciding(self.compiler.name, self.handed_on)
 
     @property
     def knobs_taken(self) -> frozenset[str]:
-        """The knobs that have a place in the steps."""
         return frozenset(self.template.defaults)
 
     def default_space(self) -> Space | None:
-        """None: only the marker knows what an unknown compiler may vary."""
         return None
 
     def option_space(self) -> Space | None:
-        """None."""
         return None
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted.
-
-        Raises:
-            MarkerError: a knob has no place in the steps, or its value may not stand in one.
-        """
         return self.template.render(candidate)
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
-
-        Raises:
-            StoreError: they differ, a value may not stand in its place, or it is an opaque blob.
-        """
         return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
-        """Rootdir-relative path → SHA-256 of the sources and of the marker's ``depends``.
-
-        Raises:
-            BuildError: a file cannot be read.
-        """
         try:
             names = sorted({*self.source_paths, *self.depends})
             return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in names}
@@ -222,14 +203,6 @@ class CommandBuilder(Builder):
             raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Run the steps; ``None`` builds the baseline. ``timeout_s`` bounds all of them together.
-
-        Metrics: ``code_bytes`` of all objects, or the size of an output that holds no ELF code.
-
-        Raises:
-            BuildError: a step refused or crashed (kind ``compile``), was killed (kind ``timeout``), or made nothing.
-            EnvironmentFault: a program no longer exists.
-        """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         out = out_dir / _OUTPUTS[self.output]
@@ -246,15 +219,9 @@ class CommandBuilder(Builder):
         return BuildResult(out, code.entries, code.program.metrics, commands.log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """The words of ``{options}``; other knobs are in ``acf.params``."""
         return tuple(options_of(controls.knobs))
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """A library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; else the path.
-
-        Raises:
-            BuildError: the library cannot be loaded here.
-        """
         if self.output != "library" or set(built.code) == {WHOLE}:
             used.update(built.code)
         return load_library(built, used) if self.output == "library" else built.path

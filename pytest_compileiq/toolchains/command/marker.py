@@ -104,12 +104,6 @@ class Command:
         object.__setattr__(self, "environment", frozen(environment))
 
     def resolve(self, place: Place) -> Builder:
-        """Find the programs of the steps.
-
-        Raises:
-            EnvironmentFault: a program is not installed, or the compiler does not report its version.
-            MarkerError: a source is missing, or a step cannot be used.
-        """
         from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

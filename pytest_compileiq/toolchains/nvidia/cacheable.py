@@ -27,13 +27,12 @@ from msgspec.structs import replace
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
-from pytest_compileiq.toolchains.cc.installation import expect_a_binary
-from pytest_compileiq.toolchains.commands import Commands, code_of
+from pytest_compileiq.toolchains.cc.cacheable import expect_a_binary
 from pytest_compileiq.toolchains.environment import keyed_environment
-from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
-from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in, prerequisites
 from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Dryrun
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, in_one_word
+from pytest_compileiq.toolchains.steps import Commands, code_of
 
 # Besides those that a controls file may hold.
 _OF_PTXAS = re.compile(

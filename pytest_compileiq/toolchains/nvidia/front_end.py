@@ -22,7 +22,7 @@ import msgspec
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.system.process import TAIL_BYTES
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.steps import Commands
 
 CONTROLS = "controls.acf"
 LISTS = ("--dryrun", "--threads=1")  # with several, in any order and with files of random names

@@ -33,9 +33,8 @@ from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpac
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
-from pytest_compileiq.toolchains.commands import Commands, ask
-from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.installed import portable
+from pytest_compileiq.toolchains.functions import FunctionSelection
+from pytest_compileiq.toolchains.inputs import portable
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
@@ -53,6 +52,7 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     several_architectures,
 )
 from pytest_compileiq.toolchains.options import options_of
+from pytest_compileiq.toolchains.steps import Commands, ask
 
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
 _SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
@@ -116,7 +116,7 @@ class NvccBuilder(NvidiaBuilder):
     kernels: Instantiations
     output: str
     controls: str
-    functions: Functions
+    functions: FunctionSelection
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     front_ends: FrontEnds = field(default_factory=FrontEnds, compare=False, repr=False)
@@ -269,8 +269,10 @@ class NvccBuilder(NvidiaBuilder):
         return CubinModule(cubin, used, self.suffixes, self.kernels.named)
 
 
-def _functions(nvcc: Nvcc) -> Functions:
-    functions = Functions.of("Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}), one_sided=_ONE_SIDED)
+def _functions(nvcc: Nvcc) -> FunctionSelection:
+    functions = FunctionSelection.of(
+        "Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}), one_sided=_ONE_SIDED
+    )
     if functions.neighbours == "allow" and not functions.patterns and nvcc.output != "cubin":
         raise MarkerError(
             f"Nvcc(output={nvcc.output!r}, neighbours='allow'): host code launches kernels unseen, so nothing says "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Entry, expanded
+from pytest_compileiq.toolchains.cc.compilation_database import Checkout, RecordedCommand, expanded
 from pytest_compileiq.toolchains.cc.production import Production, launched, production_command
 from pytest_compileiq.toolchains.nvidia.options import OURS, as_gcc_spells_it, as_nvcc_takes_it, in_one_word
 
@@ -33,7 +33,7 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
             for other architectures.
     """
 
-    def read(entry: Entry, checkout: Checkout) -> Production:
+    def read(entry: RecordedCommand, checkout: Checkout) -> Production:
         words = list(_with_response_files(entry.words))
         before, (compiler, *words) = launched(expanded(words, entry, checkout, place.rootdir))
         if "/" in compiler:
@@ -67,7 +67,7 @@ def _is_left_out(word: str) -> bool:
     return bool(OURS.fullmatch(word.partition("=")[0]) or _LEFT_OUT.fullmatch(word) or "apply-controls" in word)
 
 
-def _here(word: str, entry: Entry, checkout: Checkout) -> str:
+def _here(word: str, entry: RecordedCommand, checkout: Checkout) -> str:
     """An option with its path relative to rootdir."""
     option = next((option for option in ("-isystem", "-include", "-I") if word.startswith(option)), None)
     if option is None:

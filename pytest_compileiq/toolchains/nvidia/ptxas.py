@@ -15,13 +15,13 @@ from pytest_compileiq.machine_code.metrics import totals
 from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
-from pytest_compileiq.toolchains.commands import Commands
-from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.markers import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
+from pytest_compileiq.toolchains.steps import Commands
 
 _OURS = frozenset(
     ("-o", "--output-file", "-arch", "--gpu-name", "-v", "--verbose", "-optf", "--options-file", "-c", "--compile-only",
@@ -39,7 +39,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
         raise MarkerError(f"Ptxas({ptxas.source!r}): no such file: {where}; PTX is named relative to the test file")
     source = relative_to_rootdir(Path(ptxas.source), place)
     flags = split_ptxas_flags(ptxas.flags)
-    functions = Functions.of("Ptxas", ptxas.functions, ptxas.neighbours)
+    functions = FunctionSelection.of("Ptxas", ptxas.functions, ptxas.neighbours)
     tool = find_tool("ptxas", ptxas.compiler, place)
     return PtxasBuilder(
         compiler=Compiler(
@@ -78,7 +78,7 @@ class PtxasBuilder(NvidiaBuilder):
 
     flags: tuple[str, ...]
     source: str
-    functions: Functions
+    functions: FunctionSelection
     rootdir: Path
 
     def sources(self) -> Mapping[str, str]:

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.toolchains.installed import is_installed
-from pytest_compileiq.toolchains.make_rules import preprocessed
+from pytest_compileiq.toolchains.inputs import is_installed, preprocessed
 from pytest_compileiq.toolchains.nvidia.tools import first_error
 
 OF_A_TEMPLATE = "--instantiate="  # in a recorded command

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.steps import ask
 
 CONTROLS_SINCE = (13, 3)
 INSTALL = install("cuda")

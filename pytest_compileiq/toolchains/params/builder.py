@@ -38,8 +38,7 @@ from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options import parse_named
-from pytest_compileiq.toolchains.params.lines import line_of, render
-from pytest_compileiq.toolchains.params.marker import Params
+from pytest_compileiq.toolchains.params.marker import Params, line_of, render
 
 ENTRY = "acf.params"  # in the place of an entry function: no symbol of a library is called so
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -87,48 +86,24 @@ class ParamsBuilder(Builder):
 
     @property
     def knobs_taken(self) -> frozenset[str]:
-        """None: only the test's body reads them."""
         return frozenset()
 
     def default_space(self) -> Space | None:
-        """None: only the test knows what may vary."""
         return None
 
     def option_space(self) -> Space | None:
-        """None."""
         return None
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The knobs, one ``name=value`` per line, sorted; values as in JSON.
-
-        Raises:
-            MarkerError: a knob is an option of a compiler, or it is an opaque blob.
-        """
         return render(candidate)
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
-
-        Raises:
-            StoreError: they differ, or it is an opaque blob.
-        """
         return parse_named(kind, data, knobs, render, "Params")
 
     def sources(self) -> Mapping[str, str]:
-        """Rootdir-relative path → SHA-256 of the marker's ``sources``.
-
-        Raises:
-            BuildError: a file cannot be read.
-        """
         return {name: sha256_hex(data) for name, data in self._contents().items()}
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Write the arm's parameters to ``out_dir``; ``None`` writes the defaults.
-
-        Raises:
-            BuildError: a source cannot be read or is no Python (kind ``compile``), or all of them together take longer
-                to read than ``timeout_s`` (kind ``timeout``).
-        """
         start = time.perf_counter()
         params = dict(self.baseline_params) | dict(controls.knobs if controls else {})
         meanings = {name: _meaning(name, data) for name, data in self._contents().items()}
@@ -143,15 +118,9 @@ class ParamsBuilder(Builder):
         return BuildResult(path, {ENTRY: CodeDigest(sha256_hex(decides.encode()))}, {}, "", seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """None: no compiler is told anything."""
         return ()
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """Nothing can be loaded.
-
-        Raises:
-            BodyError: always.
-        """
         raise BodyError("Params compiles nothing, so that there is nothing to load: read acf.params instead")
 
     def _contents(self) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.steps import Commands
 from pytest_compileiq.toolchains.triton.arguments import REFUSED
 from pytest_compileiq.toolchains.triton.source import KernelSource
 

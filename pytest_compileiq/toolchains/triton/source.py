@@ -12,7 +12,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.environment import named_in, set_here
-from pytest_compileiq.toolchains.installed import is_installed
+from pytest_compileiq.toolchains.inputs import is_installed
 from pytest_compileiq.toolchains.triton.definitions import (
     FOREIGN,
     ImportRoot,

@@ -8,10 +8,10 @@ import pytest
 
 from pytest_compileiq.benchmark.blast_radius import decided_by_others, why_incomparable, why_unfit
 from pytest_compileiq.model import CodeDigest, Objective
-from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.functions import FunctionSelection
 
 
-def benchmark_of(functions: Functions | None, *entries: str) -> SimpleNamespace:
+def benchmark_of(functions: FunctionSelection | None, *entries: str) -> SimpleNamespace:
     builder = SimpleNamespace(functions=functions)
     spec = SimpleNamespace(limits={})
     return SimpleNamespace(builds=SimpleNamespace(look=lambda controls: built(*entries)), builder=builder, spec=spec)
@@ -24,14 +24,14 @@ def built(*entries: str, digest: str = "1") -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("functions", "sentence"),
     [
-        (Functions(one_sided=": write it down"), ": write it down"),
+        (FunctionSelection(one_sided=": write it down"), ": write it down"),
         *(
             (
                 functions,
                 ", and the other inlines it wherever it is called: instantiate what the test stands for explicitly, "
                 "and name it in functions=",
             )
-            for functions in (Functions(), None)
+            for functions in (FunctionSelection(), None)
         ),
     ],
 )
@@ -42,7 +42,7 @@ def test_arms_with_other_functions_are_told_with_what_the_toolchain_s_user_can_d
 
 
 def test_a_build_is_unfit_to_be_measured_where_it_cannot_be_compared_or_changes_neighbours():
-    benchmark = benchmark_of(Functions(), "k", "other")
+    benchmark = benchmark_of(FunctionSelection(), "k", "other")
     assert why_unfit(benchmark, built("k", "other"), {"k"}) is None
     assert why_unfit(benchmark, built("k"), {"k"})[0] == "wrong"
     kind, reason = why_unfit(benchmark, built("k", "other", digest="2"), {"k"})

@@ -17,7 +17,7 @@ from pytest_compileiq.testing.fakes import (
     FakeProgress,
     fake_settings,
 )
-from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.tuning.tune import tune
 from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes
 
@@ -28,11 +28,11 @@ ALSO = "also changes: other, not exercised by this test"
 class Naming(FakeBuilder):
     """A compiler of two functions, both of which its controls change."""
 
-    functions: Functions = field(default_factory=Functions)
+    functions: FunctionSelection = field(default_factory=FunctionSelection)
 
 
 def naming(*patterns: str, neighbours="void") -> Naming:
-    functions = Functions.of("Cc", patterns, neighbours)
+    functions = FunctionSelection.of("Cc", patterns, neighbours)
     return Naming(
         code=lambda knobs: {name: f"{name} {sorted(knobs)}" for name in ("kernel", "other")}, functions=functions
     )

@@ -8,15 +8,15 @@ from pytest_compileiq import Nvcc, Ptxas
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.functions import FunctionSelection
 from tests import needs
 from tests.files import write_files
 
 ENTRIES = ["_ZN2ns5scaleEPfi", "compress", "compress_fast", "host"]
 
 
-def functions(*patterns: str) -> Functions:
-    return Functions.of("Cc", list(patterns), "void", apart=frozenset({"host"}))
+def functions(*patterns: str) -> FunctionSelection:
+    return FunctionSelection.of("Cc", list(patterns), "void", apart=frozenset({"host"}))
 
 
 def test_patterns_name_functions_and_nothing_else():
@@ -38,20 +38,20 @@ def test_a_name_that_no_function_has_is_answered_with_the_nearest(pattern, near)
 
 def test_their_order_means_nothing_and_unused_they_mean_nothing():
     assert functions("b", "a", "b") == functions("a", "b")
-    assert Functions.of("Cc", "a", "void").texts != Functions.of("Cc", "a", "allow").texts
-    assert Functions.of("Cc", (), "void").texts == () and Functions.of("Cc", (), "allow").are_given
+    assert FunctionSelection.of("Cc", "a", "void").texts != FunctionSelection.of("Cc", "a", "allow").texts
+    assert FunctionSelection.of("Cc", (), "void").texts == () and FunctionSelection.of("Cc", (), "allow").are_given
 
 
 @pytest.mark.parametrize("given", [7, None, {"a": 1}, ["a", 7], [""], " ", b"a", True])
 def test_functions_of_another_type_are_refused(given):
     with pytest.raises(MarkerError, match=r"Nvcc\(functions=.*expected a function's name or pattern"):
-        Functions.of("Nvcc", given, "void")
+        FunctionSelection.of("Nvcc", given, "void")
 
 
 @pytest.mark.parametrize("given", ["alow", "", None, True, ["allow"]])
 def test_neighbours_are_void_or_allowed(given):
     with pytest.raises(MarkerError, match=r"neighbours=.*expected 'void' or 'allow'"):
-        Functions.of("Ptxas", "a", given)
+        FunctionSelection.of("Ptxas", "a", given)
 
 
 TWO_PTX = "".join(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError
 from pytest_compileiq.model import CONTROL_CLASSES
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, BaselineOptions
-from pytest_compileiq.toolchains.option_classes import classes_of
+from pytest_compileiq.toolchains.option_classes import classes_of, licences_or_unknown
 from pytest_compileiq.toolchains.triton.launch import NOT_FOR_MARKERS
 from pytest_compileiq.toolchains.triton.launch_options import LAUNCH_OPTIONS
 from tests import needs
@@ -141,3 +143,15 @@ def test_the_public_options_of_a_default_space_keep_every_value(compiler):
 
 def test_the_page_of_classes_holds_every_option_as_the_lists_have_it():
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.class_tables"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [BuildError("gcc refuses k.c", kind="compile"), EnvironmentFault("no gcc"), StoreError("k.ptx cannot be read")],
+)
+def test_a_compiler_that_cannot_tell_its_licences_costs_the_promise_of_bits_and_no_finished_search(error):
+    def licences():
+        raise error
+
+    (licence,) = licences_or_unknown(SimpleNamespace(licences=licences))
+    assert (licence.name, licence.allows, licence.where) == ("unknown", "opaque", str(error))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.toolchains.cc.flags import Baseline
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.option_classes import classes_of
 
 LISTS = {"gcc": GCC, "clang": CLANG}
 
 
-def behind(flags: str, compiler: str = "gcc") -> Baseline:
-    return Baseline.of(compiler, [compiler, *flags.split(), "k.c", "--link", "-O0"])
+def behind(flags: str, compiler: str = "gcc") -> BaselineFlags:
+    return BaselineFlags.of(compiler, [compiler, *flags.split(), "k.c", "--link", "-O0"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_the_baseline_says_already_is_no_news():
 
 def test_of_several_sources_the_lowest_level_is_widened_and_the_highest_is_kept():
     command = ["gcc", "-O1", "-Xclang", "x", "a.c", "gcc", "-O3", "b.c", "--then", "-fPIC", "--link", "-shared"]
-    baseline = Baseline.of("gcc", command)
+    baseline = BaselineFlags.of("gcc", command)
     assert baseline.sources == (("-O1", "-Xclang", "-fPIC"), ("-O3", "-fPIC"))
     assert baseline.undone_by("-O2") and not baseline.undone_by("-O3")
     assert baseline.widened("value-safe", "-O3") == "relaxed-semantics"
@@ -98,7 +98,7 @@ def test_of_several_sources_the_lowest_level_is_widened_and_the_highest_is_kept(
 
 def test_a_source_that_says_itself_whether_pointers_alias_does_not_widen_the_others():
     command = ["gcc", "-O1", "-fno-strict-aliasing", "a.c", "gcc", "-O2", "b.c", "--then", "-fPIC"]
-    assert Baseline.of("gcc", command).widened("value-safe", "-O3") == "value-safe"
+    assert BaselineFlags.of("gcc", command).widened("value-safe", "-O3") == "value-safe"
 
 
 def test_however_many_levels_an_artifact_names_its_command_is_read_once(monkeypatch):

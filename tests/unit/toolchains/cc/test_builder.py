@@ -17,8 +17,8 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, S
 from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
+from pytest_compileiq.toolchains.cc.known_options import render_options
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.cc.options import render_options
 from pytest_compileiq.toolchains.options import parse_rendered
 from tests.files import write_files
 

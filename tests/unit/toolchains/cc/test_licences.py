@@ -10,11 +10,9 @@ import pytest
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.gcc_dumps import library_symbols, read_operations, read_statements
-from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
-from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.dumps import library_symbols, read_ir, read_operations, read_statements
+from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 from pytest_compileiq.toolchains.command.marker import Command
-from pytest_compileiq.toolchains.fortran.marker import Fortran
 from tests import needs
 
 FMA = "-O2 -march=x86-64-v3"

@@ -14,15 +14,15 @@ import pytest
 from pytest_compileiq.model import CONTROL_CLASSES, BuildResult, Candidate, ControlClass
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
-from pytest_compileiq.toolchains import make_rules
+from pytest_compileiq.toolchains import inputs
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
-from pytest_compileiq.toolchains.cc.flags import Baseline
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.space import cc_space
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.steps import ask
 
 KERNELS = """
 #include <math.h>
@@ -56,7 +56,7 @@ def require(compiler: str) -> None:
 def space_of(compiler: str, root: Path, *classes: ControlClass, flags: str = "-O2") -> Space:
     """The options of ``classes`` behind ``flags``; without classes, those of a default space."""
     found = find_compiler(compiler, Place(root, root))
-    return cc_space(found, Baseline(found.name, (tuple(flags.split()),)), frozenset(classes or SAFE))
+    return cc_space(found, BaselineFlags(found.name, (tuple(flags.split()),)), frozenset(classes or SAFE))
 
 
 @pytest.mark.parametrize(("flags", "level"), [("-O2", 2), ("-O1 -Os", "s"), ("-O3", None)])
@@ -231,7 +231,7 @@ def test_the_preprocessor_is_asked_once_and_only_where_the_sources_decide_about_
     (tmp_path / "k.c").write_text("int plain(int x) { return x; }")
     built = resolve(Cc("k.c", flags="-O2", compiler="gcc"), Place(tmp_path, tmp_path))
     asked = []
-    monkeypatch.setattr(make_rules, "ask", lambda argv, **more: asked.append(argv) or ask(argv, **more))
+    monkeypatch.setattr(inputs, "ask", lambda argv, **more: asked.append(argv) or ask(argv, **more))
     built.space_with(None, ["relaxed-maths"])
     assert asked == []
     assert built.sources() == built.sources()

@@ -13,8 +13,8 @@ import pytest
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
-from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Dryrun, FrontEnds, NvccBuild
+from pytest_compileiq.toolchains.steps import Commands
 
 FOLDER = Path("/tmp/run/0a")
 LISTED = f"""\

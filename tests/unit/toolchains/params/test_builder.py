@@ -16,7 +16,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.testing.fakes import FakePool, fake_benchmark
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.params.lines import line_of, read_line
+from pytest_compileiq.toolchains.params.marker import line_of, read_line
 from pytest_compileiq.tuning.baseline import check_baseline
 
 MODEL = "def fit(rate):\n    return 2 * rate\n"

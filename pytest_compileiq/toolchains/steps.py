@@ -1,13 +1,18 @@
-"""The compiler runs of one build: they share its time limit, and a failure is a typed exception of one sentence."""
+"""Steps of a build: run within one time limit, side by side, and linked once for equal objects; failures are typed."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import LARGER_FILES, BuildError, EnvironmentFault
 from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
@@ -147,3 +153,67 @@ def code_of(toolchain: str) -> str:
     files = sorted(path for directory in directories for path in directory.glob("*.py"))
     content = b"".join(path.read_bytes() for path in files)
     return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()
+
+
+class ParallelCommands:
+    """Runs commands of several builds, each in its build's time. Safe to use from several threads."""
+
+    def __init__(self, most: int = 1) -> None:
+        self._most = most
+        self._turn = threading.BoundedSemaphore(most)
+
+    def __reduce__(self) -> tuple[type[ParallelCommands], tuple[int]]:
+        return ParallelCommands, (self._most,)  # another process has its own
+
+    def run(self, commands: Commands, several: Sequence[tuple[Sequence[str], str, object]]) -> None:
+        """Run ``several``, whose output is in ``commands.log`` in their order.
+
+        Args:
+            several: of each the words, what they are for, and what they make.
+
+        Raises:
+            BuildError, EnvironmentFault: as ``Commands.run`` does, for the first that fails by their order.
+        """
+        if self._most == 1 or len(several) == 1:
+            for argv, what, _ in several:
+                commands.run(argv, what)
+            return
+        own = [replace(commands, log="") for _ in several]
+        with ThreadPoolExecutor(min(self._most, len(several))) as pool:
+            begun = zip(own, several, strict=True)
+            running = [pool.submit(self._run, each, argv, what) for each, (argv, what, _) in begun]
+            try:
+                for each in running:
+                    each.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+                commands.log += "".join(each.log for each in own)
+
+    def _run(self, commands: Commands, argv: Sequence[str], what: str) -> None:
+        with self._turn:
+            commands.run(argv, what)
+
+
+@dataclass
+class Links:
+    """What was linked, by the objects, beside which it lies. Safe to use from several threads."""
+
+    _linked: dict[tuple[Path, bytes], Path] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[type[Links], tuple[()]]:
+        return Links, ()  # another process has its own
+
+    def link(self, objects: Sequence[Path], output: Path, link: Callable[[], object]) -> None:
+        """Make ``output`` of ``objects``, by ``link`` where nothing beside it was linked of the same."""
+        try:
+            digests = b"".join(hashlib.sha256(each.read_bytes()).digest() for each in objects)
+        except OSError:  # a compiler that makes nothing: the linker says so
+            link()
+            return
+        key = output.parent.parent, digests
+        if (linked := self._linked.get(key)) is not None:
+            with suppress(OSError):  # it has been removed
+                shutil.copy(linked, output)
+                return
+        link()
+        self._linked[key] = output

@@ -1,16 +1,49 @@
-"""What the start of a program reads: its shared libraries, and the places where others would be found before them."""
+"""What compilers and other programs read besides their sources: by rules of ``-M``, by the loader, from packages."""
 
 from __future__ import annotations
 
 import os
 import re
+import sysconfig
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from posixpath import join
 from typing import Any
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
-from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.system.process import Finished
+from pytest_compileiq.toolchains.cc.flags import TAKES_A_PATH, joined_option
+from pytest_compileiq.toolchains.steps import ask
+
+
+def preprocessed(argv: Sequence[str], rootdir: Path) -> tuple[Finished, set[str]]:
+    """How ``argv`` ended, a compiler's command with one source and an option such as ``-M``, and which files it read.
+
+    The rules are in a file of their own: among what is printed may be warnings, of controls too.
+
+    Raises:
+        EnvironmentFault: it did not answer in time, or wrote no such file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules"
+        finished = ask([*argv, "-MF", str(rules)], cwd=rootdir)
+        if finished.returncode != 0:
+            return finished, set()
+        if not rules.is_file():
+            raise EnvironmentFault(f"{argv[0]} writes no file for -MF: it is a wrapper that leaves options out")
+        return finished, prerequisites(rules.read_text(encoding="utf-8", errors="replace"))
+
+
+def prerequisites(rules: str) -> set[str]:
+    """The files that the rules depend on, without the quoting of GNU cpp."""
+    names: set[str] = set()
+    for rule in rules.replace("\\\n", " ").splitlines():
+        words = re.findall(r"(?:\\[ #]|[^\s])+", rule.partition(": ")[2])
+        names |= {re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words}
+    return names
+
 
 _FILES = ("etc/ld.so.cache", "etc/ld.so.preload", "etc/ld.so.conf")
 _BY_PROCESSOR = ("glibc-hwcaps", "tls")  # directories of libraries for some processors
@@ -70,3 +103,32 @@ def _run_paths(program: str) -> Iterator[str]:
     for paths in filter(None, found):
         for path in paths.split(":"):
             yield re.sub(r"\$\{?ORIGIN\}?", lambda _: str(Path(os.path.realpath(program)).parent), path)
+
+
+_PLACE = r"(?:(?:site|dist)-packages|include/python3\.\d+t?)(?:/|$)"
+_INSTALLED = re.compile(rf"(?:^|/){_PLACE}")
+_BEFORE_IN_A_PATH = re.compile(rf"^(=?)[^,:]*?(?<=/)(?={_PLACE})")
+_BEFORE_IN_A_WORD = re.compile(rf"(?<!\.)/(?:[^,=:]*?/)?(?={_PLACE})")
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file, named relative to the project where it lies inside, belongs to a package or to Python itself."""
+    return _INSTALLED.search(path) is not None
+
+
+def located(word: str) -> str:
+    """A recorded word, with where this environment has its packages, and this Python its headers."""
+    for home in (sysconfig.get_path("purelib"), sysconfig.get_path("include")):
+        if found := _INSTALLED.search(home):
+            place = found[0].strip("/")
+            word = word.replace(f".../{place}", f"{home[: found.start()]}/{place}")
+    return word
+
+
+def portable(word: str) -> str:
+    """``word`` of a command as it is recorded: ``-I/opt/env/lib/python3.12/site-packages/torch/include`` is
+    ``-I.../site-packages/torch/include``."""
+    option = joined_option(word, TAKES_A_PATH)
+    if option is None:
+        return _BEFORE_IN_A_WORD.sub(".../", word)
+    return option + _BEFORE_IN_A_PATH.sub(r"\1.../", word.removeprefix(option))

@@ -15,14 +15,13 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
-from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 from pytest_compileiq.toolchains.cc.read_files import Read
-from pytest_compileiq.toolchains.fortran.marker import Fortran
-from pytest_compileiq.toolchains.side_by_side import SideBySide
+from pytest_compileiq.toolchains.steps import ParallelCommands
 
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
-    """What ``pytest_compileiq.toolchains.fortran.marker.Fortran.resolve`` promises."""
+    """What ``pytest_compileiq.toolchains.cc.marker.Fortran.resolve`` promises."""
     cc = resolve_cc(
         Cc(
             *fortran.sources,
@@ -34,7 +33,7 @@ def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
         place,
     )
     builder = FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
-    return replace(builder, side_by_side=SideBySide())  # a source reads the modules of those before it
+    return replace(builder, side_by_side=ParallelCommands())  # a source reads the modules of those before it
 
 
 _VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
@@ -50,11 +49,6 @@ class FortranBuilder(CcBuilder):
         return "f95"
 
     def cacheable(self, controls: ControlsFile | None) -> GccBuild:
-        """Nothing that is known.
-
-        Raises:
-            NotModelled: always: modules are read from more places than those of sources.
-        """
         raise NotModelled("builds by gfortran are not modelled")
 
     def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:

@@ -1,1 +1,0 @@
-"""gfortran, which is gcc with another front end."""
