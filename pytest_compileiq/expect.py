@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_compileiq.ship.in_use import Counts
+    from pytest_compileiq.ship.usage import Counts
 
 _FROM_WORKERS: pytest.StashKey[list[dict[str, Any]]] = pytest.StashKey()
 _LINE: pytest.StashKey[tuple[str, bool]] = pytest.StashKey()
@@ -28,16 +28,16 @@ def acf_expect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     ``acf_expect("softmax", "matmul")``, or ``acf_expect()`` for all that the exports ship. Processes inherit
     ``ACF_COUNTS``; ``ACF_EXPECT`` is taken from them, since the test judges them together.
     """
-    from pytest_compileiq.ship import in_use
+    from pytest_compileiq.ship import usage
 
     file = tmp_path / "acf-counts.jsonl"
     monkeypatch.setenv("ACF_COUNTS", str(file))
     monkeypatch.delenv("ACF_EXPECT", raising=False)
-    before = {counts.process: counts for counts in in_use.of_this_process()}
+    before = {counts.process: counts for counts in usage.of_this_process()}
 
     def expect(*names: str) -> None:
-        own = [counts.less(before.get(counts.process)) for counts in in_use.of_this_process()]
-        others = in_use.read_counts(file) if file.exists() else []
+        own = [counts.less(before.get(counts.process)) for counts in usage.of_this_process()]
+        others = usage.read_counts(file) if file.exists() else []
         _, missing = _judge([*own, *others], ",".join(names) or "all")
         if missing:
             from pytest_compileiq.system.printing import failure
@@ -60,9 +60,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config, expected = session.config, os.environ.get("ACF_EXPECT", "")
     if not expected and not os.environ.get("ACF_COUNTS"):
         return
-    from pytest_compileiq.ship import in_use
+    from pytest_compileiq.ship import usage
 
-    in_use.leave_judging()
+    usage.leave_judging()
     if hasattr(config, "workeroutput"):
         config.workeroutput[_CARRIED] = [runtime.report() for runtime in vars(sys).get("_acf_runtimes", ())]
         return
@@ -71,8 +71,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if config.option.tune:
         config.stash[_LINE] = "in use: not judged: a search applies no shipped controls", False
         return
-    carried = [in_use.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]
-    line, missing = _judge([*carried, *in_use.of_this_process()], expected)
+    carried = [usage.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]
+    line, missing = _judge([*carried, *usage.of_this_process()], expected)
     config.stash[_LINE] = line, bool(missing)
     if missing and session.exitstatus == pytest.ExitCode.OK:
         from pytest_compileiq.ship.acf_runtime import NEVER_APPLIED
@@ -92,9 +92,8 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
 
 def _judge(counts: list[Counts], expected: str) -> tuple[str, list[str]]:
     """A line that tells what is in use, and why what is expected ("" for nothing) was not applied."""
-    from pytest_compileiq.report.in_use import headline
     from pytest_compileiq.ship.acf_runtime import unmet
-    from pytest_compileiq.ship.in_use import together
+    from pytest_compileiq.ship.usage import headline, together
 
     if not counts:
         nothing = "no process of this run imported an acf_runtime"

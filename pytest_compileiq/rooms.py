@@ -12,7 +12,7 @@ from types import ModuleType
 
 _VERBS = {"capture": "capture.verb", "history": "history.verb"}
 _TRANSPORT = "ray.transport"
-_PAST = "history.beside"
+_PAST = "history.page"
 HISTORY_DIRECTORY = "acf-history"  # beside acf/
 
 

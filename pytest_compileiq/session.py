@@ -22,10 +22,9 @@ from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdi
 from pytest_compileiq.replay.arms import hand_out
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
-from pytest_compileiq.report import github, junit
-from pytest_compileiq.report.json import write_json
-from pytest_compileiq.report.night import NightTable
-from pytest_compileiq.report.progress import LineProgress
+from pytest_compileiq.report.markdown import TunedTest, annotation_lines, summary_text
+from pytest_compileiq.report.progress import LineProgress, NightTable
+from pytest_compileiq.report.values import JUNIT_PREFIX, junit_properties, write_json
 from pytest_compileiq.store.owners import orphans
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.cpu import what_it_runs
@@ -51,7 +50,7 @@ class Session:
         self.report = RunReport()
         self.claimed: dict[str, str] = {}
         self.complete = True
-        self._outcomes: list[github.Outcome] = []
+        self._outcomes: list[TunedTest] = []
         self._items: list[pytest.Item] = []
         self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
@@ -274,8 +273,8 @@ class Session:
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()
-        foreign = [pair for pair in item.user_properties if not pair[0].startswith(junit.PREFIX)]
-        item.user_properties[:] = [*foreign, *junit.properties(report)]  # an earlier try may have left some of ours
+        foreign = [pair for pair in item.user_properties if not pair[0].startswith(JUNIT_PREFIX)]
+        item.user_properties[:] = [*foreign, *junit_properties(report)]  # an earlier try may have left some of ours
 
     def _progress(self, name: str) -> LineProgress:
         terminal = Terminal(self.config)
@@ -304,7 +303,7 @@ class Session:
             self._became[item.nodeid] = item  # an item that runs again counts once
         file, line, _ = report.location
         failure = report.longreprtext if report.failed else ""
-        self._outcomes.append(github.Outcome(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
+        self._outcomes.append(TunedTest(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
 
     def finish(self, *, complete: bool, untuned: Collection[str] = ()) -> int | None:
         """Judge what no test claimed and write the reports; returns the exit code to use, None for pytest's own.
@@ -349,11 +348,11 @@ class Session:
 
     def _tell_github(self) -> None:
         """Mark the tests' lines, and add to the job summary."""
-        lines = list(github.annotation_lines(self._outcomes, self.report.store_problems))
+        lines = list(annotation_lines(self._outcomes, self.report.store_problems))
         if path := os.environ.get("GITHUB_STEP_SUMMARY"):
             try:
                 with Path(path).open("a", encoding="utf-8") as stream:
-                    stream.write(github.summary_text(self.report))
+                    stream.write(summary_text(self.report))
             except OSError as error:
                 lines.append(f"::warning title=acf::the job summary could not be written: {error.strerror}")
         terminal = Terminal(self.config)

@@ -16,7 +16,7 @@ from bench.gpu_evidence.processes import Surroundings
 from bench.gpu_evidence.state import Record, State
 from bench.gpu_evidence.steps import Amounts, Workshop, all_steps
 from pytest_compileiq.claim import Claim
-from pytest_compileiq.report.results import claim_text, evidence_text
+from pytest_compileiq.report.claims import claim_text, evidence_text
 from pytest_compileiq.rules.stats import binomial_interval
 from pytest_compileiq.store.metadata import parse
 

@@ -24,9 +24,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _expect(options: argparse.Namespace) -> int:
-    from pytest_compileiq.report.in_use import counts_lines, headline
+    from pytest_compileiq.report.artifact import table_lines
     from pytest_compileiq.ship.acf_runtime import unmet
-    from pytest_compileiq.ship.in_use import read_counts, together
+    from pytest_compileiq.ship.usage import headline, read_counts, together
 
     report = together(counts for path in options.counts for counts in read_counts(path)).as_dict()
     missing = unmet(report, ",".join(options.name) or "all")
@@ -34,7 +34,16 @@ def _expect(options: argparse.Namespace) -> int:
         say(*json_text({**report, "never_applied": missing}).splitlines())
     else:
         if report["artifacts"]:
-            say(*counts_lines(report))
+            rows = [
+                (
+                    name if counts["shipped"] else f"{name} (not shipped)",
+                    str(counts["looked_for"]),
+                    str(counts["applied"]),
+                    str(counts["looked_for"] - counts["applied"]),
+                )
+                for name, counts in report["artifacts"].items()
+            ]
+            say(*table_lines(("artifact", "looked for", "applied", "refused"), rows))
         say(headline(report, ()))
     for sentence in missing:
         complain(sentence)

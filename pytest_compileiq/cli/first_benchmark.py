@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_compileiq.cli.kernels import Kernel
+from pytest_compileiq.cli.kernels import KernelSource
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.rules.fingerprint import chain_of
@@ -32,7 +32,7 @@ _C_NAMES = {("float", 4): "c_float", ("float", 8): "c_double", ("bool", 1): "c_b
 
 
 @dataclass(frozen=True)
-class Building:
+class FirstBuild:
     """How a function's test builds it.
 
     Attributes:
@@ -52,7 +52,7 @@ class AuthorKnows(UserError):
 # ── C and C++ ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | None]:
+def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | None]:
     """The test of a C or C++ function, and a sentence on what its author has to add, or None."""
     name = building.called
     missing = _why_not_called(prototype)
@@ -79,7 +79,7 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
     return _file(about, imports, lines), None
 
 
-def _marker(building: Building) -> Iterator[str]:
+def _marker(building: FirstBuild) -> Iterator[str]:
     marker = building.marker
     options = {"flags": marker.flags, "like": marker.like, "compiler": marker.compiler}
     given = [
@@ -93,7 +93,7 @@ def _marker(building: Building) -> Iterator[str]:
 
 def _file(about: str, imports: Sequence[str], lines: Sequence[str]) -> str:
     return "\n".join(
-        [f"# A first benchmark of {about}", "# Written by acf init; yours to edit.", *imports, "", "", *lines, ""]
+        [f"# A first benchmark of {about}", "# WrittenFile by acf init; yours to edit.", *imports, "", "", *lines, ""]
     )
 
 
@@ -207,7 +207,7 @@ def cuda_benchmark(name: str, source: str, flags: str, *, has_neighbours: bool) 
     return _on_a_build(about, name, "Nvcc", given, [f'objectives=[minimize("registers"{of})]'])
 
 
-def triton_benchmark(kernel: Kernel, source: str) -> str:
+def triton_benchmark(kernel: KernelSource, source: str) -> str:
     """The test of a Triton kernel: of its registers, which need no GPU.
 
     Raises:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_compileiq.cli.first_benchmark import AuthorKnows, Building
-from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel
+from pytest_compileiq.cli.first_benchmark import AuthorKnows, FirstBuild
+from pytest_compileiq.cli.kernels import HEADERS, KernelSource, Sources
 from pytest_compileiq.machine_code.names import demangled, matching, without_parameters
 from pytest_compileiq.machine_code.prototypes import Prototype, prototypes_of
 from pytest_compileiq.toolchains.base import Place
@@ -26,7 +26,7 @@ _TO_BE_LOADED = re.compile(r"give flags='([^']+)' beside like=")  # what product
 _INTERPOSED = "function body can be overwritten at link time"  # an inlined function that -fPIC lets others replace
 
 
-def source_of(kernel: Kernel, found: Found, project: Path) -> Path:
+def source_of(kernel: KernelSource, found: Sources, project: Path) -> Path:
     """The source that has a function: its own file, or for a header the only source that includes it.
 
     Raises:
@@ -44,7 +44,7 @@ def source_of(kernel: Kernel, found: Found, project: Path) -> Path:
     raise AuthorKnows(f"{kernel.spelled} is in a header, and {listed}: name FILE::{kernel.name}")
 
 
-def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tuple[Prototype, Building]:
+def c_build(kernel: KernelSource, found: Sources, place: Place, like: str | None) -> tuple[Prototype, FirstBuild]:
     """Build a C or C++ function; what it lacks is looked for in the project.
 
     Raises:
@@ -83,10 +83,10 @@ def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tup
     if len(named) != 1 or len(prototypes) != 1:
         what = "several functions of that name" if prototypes else "no code of its own for it"
         raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
-    return prototypes[0], Building(marker(paths, *libraries), kernel.name, len(whole.result.code) > 1)
+    return prototypes[0], FirstBuild(marker(paths, *libraries), kernel.name, len(whole.result.code) > 1)
 
 
-def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bool]:
+def cuda_build(kernel: KernelSource, found: Sources, place: Place) -> tuple[str, str, bool]:
     """Build a CUDA kernel: its source, as its test sees it, its flags, and whether there are other kernels.
 
     Raises:
@@ -108,7 +108,7 @@ def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bo
     return seen(source, place), shlex.join(["-O3", *flags]), len(trial.result.code) > 1
 
 
-def _flag_for(trial: TrialBuild, found: Found, place: Place) -> str | None:
+def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:
     """The flag without which a source does not compile, where the compiler and the project tell it."""
     if _INTERPOSED in trial.why_not:
         return "-fno-semantic-interposition"
@@ -122,7 +122,7 @@ def _flag_for(trial: TrialBuild, found: Found, place: Place) -> str | None:
     return f"-I{seen(Path(roots.pop()), place)}" if len(roots) == 1 else None
 
 
-def _defining(symbol: str, found: Found) -> Path | None:
+def _defining(symbol: str, found: Sources) -> Path | None:
     """The only source that defines a symbol."""
     name = without_parameters(demangled(symbol))
     files = {each.file for each in found.kernels if each.name == name and each.language == "c"}
@@ -136,7 +136,7 @@ def seen(path: Path, place: Place) -> str:
     return Path(os.path.relpath(place.rootdir / path, place.test_dir)).as_posix()
 
 
-def _unbuilt(kernel: Kernel, why: str, found: Found, like: str | None) -> str:
+def _unbuilt(kernel: KernelSource, why: str, found: Sources, like: str | None) -> str:
     if kernel.language == "cuda":
         remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
     elif like is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
 from pytest_compileiq.cli.first_build import c_build, cuda_build, seen
-from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel, look
+from pytest_compileiq.cli.kernels import HEADERS, KernelSource, Sources, look
 from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_new, write_starter
 from pytest_compileiq.errors import EnvironmentFault, UserError
 from pytest_compileiq.spelling import did_you_mean, first_of, quantity, test_name
@@ -60,7 +60,7 @@ def tests_of(project: Path) -> Path:
     )
 
 
-def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tuple[str, str | None]:
+def _text(kernel: KernelSource, found: Sources, place: Place, like: Path | None) -> tuple[str, str | None]:
     file = seen(kernel.file, place)
     if kernel.is_template:
         raise AuthorKnows(
@@ -78,7 +78,7 @@ def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tupl
     return c_benchmark(*c_build(kernel, found, place, None if like is None else seen(like, place)))
 
 
-def _chosen(found: Found, function: str) -> Kernel:
+def _chosen(found: Sources, function: str) -> KernelSource:
     named = [each for each in found.kernels if function in (each.spelled, each.name, each.name.rpartition("::")[2])]
     if len({each.file for each in named}) > 1:  # a source before the headers that define it again
         named = [each for each in named if each.file.suffix.lower() not in HEADERS] or named
@@ -88,7 +88,7 @@ def _chosen(found: Found, function: str) -> Kernel:
         raise UserError(f"--function {function}: several are called so: {', '.join(_spelled(named))}")
     path, _, last = function.partition("::")
     if last and Path(path) in found.sources:  # a macro may make it, or a header that it includes
-        return Kernel(Path(path), last, "cuda" if path.endswith(".cu") else "c")
+        return KernelSource(Path(path), last, "cuda" if path.endswith(".cu") else "c")
     if last and Path(path) in found.cython:
         raise AuthorKnows(_CYTHON)
     near = did_you_mean(function, {each.name for each in found.kernels})
@@ -101,7 +101,7 @@ _CYTHON = (
 )
 
 
-def _listed(found: Found) -> Iterator[str]:
+def _listed(found: Sources) -> Iterator[str]:
     """What there is to choose from."""
     shown = sorted(found.kernels, key=lambda each: each.file.suffix.lower() in HEADERS)
     if shown:
@@ -121,7 +121,7 @@ def _listed(found: Found) -> Iterator[str]:
         yield from ("Next: choose one, as in", f"  acf init --function {shlex.quote(shown[0].spelled)}")
 
 
-def _spelled(kernels: Sequence[Kernel]) -> list[str]:
+def _spelled(kernels: Sequence[KernelSource]) -> list[str]:
     return [each.spelled for each in kernels]
 
 

@@ -41,7 +41,7 @@ _TRITON_JIT = ("triton.jit", "jit")
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSource:
     """A function or kernel.
 
     Attributes:
@@ -64,7 +64,7 @@ class Kernel:
 
 
 @dataclass
-class Found:
+class Sources:
     """What a project holds; paths are relative to it.
 
     Attributes:
@@ -75,7 +75,7 @@ class Found:
         is_empty: whether there is no file but settings and licences.
     """
 
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[KernelSource] = field(default_factory=list)
     headers: list[Path] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
     databases: list[Path] = field(default_factory=list)
@@ -86,9 +86,9 @@ class Found:
     is_empty: bool = True
 
 
-def look(project: Path, without: frozenset[str]) -> Found:
+def look(project: Path, without: frozenset[str]) -> Sources:
     """Look through ``project``; links are not followed, and files called as in ``without`` are left out."""
-    found = Found()
+    found = Sources()
     for number, path in enumerate(_files(project)):
         if number == _MOST_FILES:
             found.is_whole = False
@@ -113,7 +113,7 @@ def _files(project: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _add(found: Found, project: Path, path: Path) -> None:
+def _add(found: Sources, project: Path, path: Path) -> None:
     file, suffix = path.relative_to(project), path.suffix.lower()
     if suffix == ".pyx":
         found.cython.append(file)
@@ -130,7 +130,7 @@ def _add(found: Found, project: Path, path: Path) -> None:
             found.classes.setdefault(name, set()).add(file)
         language: Language = "cuda" if suffix in (".cu", ".cuh") else "c"
         found.kernels += {
-            name: Kernel(file, name, language, is_template)
+            name: KernelSource(file, name, language, is_template)
             for name, is_kernel, is_template in definitions(text)
             if not name.startswith("PyInit_") and is_kernel == (language == "cuda") and (is_kernel or not is_template)
         }.values()
@@ -187,7 +187,7 @@ def _defined(head: str) -> str | None:
     return None
 
 
-def _triton(file: Path, text: str) -> Iterator[Kernel]:
+def _triton(file: Path, text: str) -> Iterator[KernelSource]:
     if "triton" not in text or "jit" not in text:
         return
     try:
@@ -199,7 +199,7 @@ def _triton(file: Path, text: str) -> Iterator[Kernel]:
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     for node in body:
         if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list)) and node.name not in called:
-            yield Kernel(file, node.name, "triton", node=node)
+            yield KernelSource(file, node.name, "triton", node=node)
 
 
 def _is_jit(decorator: ast.expr) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.report.results import brief_text, results_of
+from pytest_compileiq.report.claims import brief_text, results_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.cpu import spread
 

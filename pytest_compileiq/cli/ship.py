@@ -116,7 +116,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_compileiq.ship.in_use import read_counts, together
+    from pytest_compileiq.ship.usage import read_counts, together
     from pytest_compileiq.ship.verify import verdict, verify_files, verify_triton_cache
 
     store = open_store(options)

@@ -50,7 +50,7 @@ def test_starter(acf):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """One file, and what was done to it: ``written``, ``extended`` or ``left as it is``."""
 
     path: Path
@@ -65,31 +65,31 @@ def attributes(acf_dir: str) -> list[str]:
     return [f"{every} -text diff=acf", f"{samples} linguist-generated"]
 
 
-def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[Written]:
+def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[WrittenFile]:
     """Write the settings that are missing under ``project``; existing files are extended or left as they are."""
     done = [_extend(project / ".gitattributes", attributes(acf_dir))]
     return [*done, write_new(project / "pytest.ini", INI)] if with_ini else done
 
 
-def write_starter(tests: Path) -> list[Written]:
+def write_starter(tests: Path) -> list[WrittenFile]:
     """Write a first kernel and its benchmark into ``tests``."""
     return [write_new(tests / STARTER_KERNEL, KERNEL), write_new(tests / STARTER_TEST, TEST)]
 
 
-def _extend(path: Path, lines: list[str]) -> Written:
+def _extend(path: Path, lines: list[str]) -> WrittenFile:
     present = path.read_text(encoding="utf-8") if path.exists() else ""
     missing = [line for line in lines if line not in present.splitlines()]
     if not missing:
-        return Written(path, "left as it is")
+        return WrittenFile(path, "left as it is")
     if path.is_symlink():
-        return Written(path, f"a link, left as it is; it lacks {' and '.join(map(repr, missing))}")
+        return WrittenFile(path, f"a link, left as it is; it lacks {' and '.join(map(repr, missing))}")
     path.write_text("\n".join([*present.splitlines(), *missing, ""]), encoding="utf-8")
-    return Written(path, f"added {' and '.join(map(repr, missing))}" if present else "written")
+    return WrittenFile(path, f"added {' and '.join(map(repr, missing))}" if present else "written")
 
 
-def write_new(path: Path, text: str) -> Written:
+def write_new(path: Path, text: str) -> WrittenFile:
     """Write ``text`` to ``path``, unless something is there."""
     if path.exists() or path.is_symlink():
-        return Written(path, "left as it is")
+        return WrittenFile(path, "left as it is")
     path.write_text(text, encoding="utf-8")
-    return Written(path, "written")
+    return WrittenFile(path, "written")

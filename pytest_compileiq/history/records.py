@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history.shifts import Run
+from pytest_compileiq.history.shifts import TimedRun
 from pytest_compileiq.model import Direction, Target
 from pytest_compileiq.outcome import End, Verdict
 from pytest_compileiq.spelling import quantity, utc
@@ -49,7 +49,7 @@ def _is_verdict(verdict: str) -> str:
 _SPELT = StringConstraints(pattern=r"^(19[7-9][0-9]|2[0-9]{3})(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z$")
 Date = Annotated[str, _SPELT, AfterValidator(_is_date)]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
-LineKey = tuple[str, str, str, str, str]
+SeriesKey = tuple[str, str, str, str, str]
 
 
 class Observation(Table):
@@ -87,14 +87,14 @@ class Observation(Table):
         return self
 
     @property
-    def key(self) -> LineKey:
+    def key(self) -> SeriesKey:
         """The line it belongs to, which a new compiler does not break."""
         return self.name, Target(self.target).architecture, self.device, self.workload, self.objective
 
     @property
-    def run(self) -> Run:
+    def run(self) -> TimedRun:
         """What the rules need of it."""
-        return Run(
+        return TimedRun(
             self.baseline, self.tuned, self.baseline_code, self.tuned_code, self.compiler, self.driver, self.machine
         )
 

@@ -1,22 +1,88 @@
-"""The lines of a history in words and as JSON. Texts of observations are untrusted."""
+"""A history in words and as JSON. Texts of observations are untrusted."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic_core import to_jsonable_python
 
-from pytest_compileiq.history.lifetimes import Lifetime
-from pytest_compileiq.history.lifetimes_report import lifetime_lines, lifetime_values
-from pytest_compileiq.history.lines import Line
-from pytest_compileiq.history.shifts import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE, Move, share_of
+from pytest_compileiq.history.records import date_of
+from pytest_compileiq.history.series import Lifetime, Series
+from pytest_compileiq.history.shifts import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE, Shift, share_of
+from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import json_text
+
+MOST_LIFETIMES = 20  # of all artifacts on a terminal, the newest; JSON has all
+COLUMNS = ("artifact", "target", "proven", "commit", "days", "ended by")
+_STALE: tuple[End, ...] = tuple(end for end in get_args(End) if end not in REPLACED)
+_WORDS: dict[End, str] = {"gain": "gain gone", "wrong": "wrong results"}
+
+
+def summary(lifetimes: Sequence[Lifetime]) -> str:
+    """The number of proofs by outcome, in a sentence."""
+    stale, replaced = (sum(bool(each.ends & set(kinds)) for each in lifetimes) for kinds in (_STALE, REPLACED))
+    going_on = sum(not each.ends for each in lifetimes)
+    return (
+        f"{quantity(len(lifetimes), 'proof')} of {quantity(len({each.name for each in lifetimes}), 'artifact')}: "
+        f"{stale} ended stale, {replaced} replaced or withdrawn before that, {going_on} not known to have ended"
+    )
+
+
+def rows(lifetimes: Sequence[Lifetime]) -> list[tuple[str, ...]]:
+    """A row of ``COLUMNS`` for each proof, the newest first."""
+    return [
+        (
+            each.name,
+            each.target,
+            date_of(each.begun_s)[:10],
+            each.commit[:12],
+            _days_text(each),
+            " or ".join(_WORDS.get(end, end) for end in (*_STALE, *REPLACED) if end in each.ends),
+        )
+        for each in sorted(lifetimes, key=lambda each: -each.begun_s)
+    ]
+
+
+def _days_text(lifetime: Lifetime) -> str:
+    """``12``, ``19 to 24``, or ``29 and more``."""
+    after, until = math.floor(lifetime.after), lifetime.until
+    if until == math.inf:
+        return f"{after} and more" if lifetime.after else "not seen since"
+    if until < 1:
+        return "under 1"
+    until = math.ceil(until)
+    return f"{after} to {until}" if until > after + 1 else f"{until}"
+
+
+def lifetime_lines(lifetimes: Sequence[Lifetime]) -> Iterator[str]:
+    """The section for a terminal."""
+    yield f"how long they held: {summary(lifetimes)}"
+    if len(lifetimes) > MOST_LIFETIMES:
+        yield f"  the newest {MOST_LIFETIMES} of {len(lifetimes)} proofs; --format json has all"
+    yield from (f"  {row}" for row in table_lines(COLUMNS, rows(lifetimes)[:MOST_LIFETIMES]))
+
+
+def lifetime_values(lifetimes: Sequence[Lifetime]) -> list[dict[str, Any]]:
+    """As in the JSON of ``acf history``: days since the proof; ``until_days`` is null where it goes on."""
+    return [
+        {
+            "name": each.name,
+            "target": each.target,
+            "begun_s": each.begun_s,
+            "commit": each.commit,
+            "after_days": each.after,
+            "until_days": each.until if each.ends else None,
+            "ends": sorted(each.ends),
+        }
+        for each in lifetimes
+    ]
+
 
 HISTORY_SCHEMA = 1
 MOST_SHOWN = 20  # observations of a line on a terminal; JSON has all
@@ -31,27 +97,27 @@ _SHOWN = 8  # digits of a digest
 _UNUSUAL = 3.0  # standard deviations between runs
 
 
-def title_of(line: Line) -> str:
+def title_of(line: Series) -> str:
     """``matmul  x86-64-v3-gcc12, runtime on AMD EPYC, default``."""
     newest = line.newest
     return f"{newest.name}  {newest.target}, {newest.objective} on {newest.device}, {newest.workload}"
 
 
-def summary_of(line: Line) -> str:
+def summary_of(line: Series) -> str:
     """The whole line in a sentence: how long, and its last move, or that there is none."""
     if not line.moves:
         return f"{_span(line)}; {_steady(line)}"
     earlier = f"; {quantity(len(line.moves) - 1, 'move')} before" if len(line.moves) > 1 else ""
-    return f"{_span(line)}; {move_text(line, line.moves[-1])}{earlier}"
+    return f"{_span(line)}; {shift_text(line, line.moves[-1])}{earlier}"
 
 
-def _span(line: Line) -> str:
+def _span(line: Series) -> str:
     first, newest = line.observations[0], line.newest
     runs = len(line.observations)
     return f"{runs} runs from {first.date[:10]} to {newest.date[:10]}" if runs > 1 else f"one run, {newest.date[:10]}"
 
 
-def move_text(line: Line, move: Move) -> str:
+def shift_text(line: Series, move: Shift) -> str:
     """One move in a sentence: since when, how far, and whose it is."""
     at = line.observations[move.at]
     commit = f" (commit {at.commit[:12]})" if at.commit else ""
@@ -65,7 +131,7 @@ def move_text(line: Line, move: Move) -> str:
     return f"{how}: {_WHOSE[move.cause]}{known}"
 
 
-def _by(line: Line, share: float) -> str:
+def _by(line: Series, share: float) -> str:
     if abs(share) < LEAST_MOVE:
         return "level"
     newest = line.newest
@@ -75,7 +141,7 @@ def _by(line: Line, share: float) -> str:
     return f"{abs(share):.1%} {more if share > 0 else less}"
 
 
-def _steady(line: Line) -> str:
+def _steady(line: Series) -> str:
     runs = len(line.observations)
     if runs < LEAST_BEFORE:
         return f"too few to tell a move from noise: {LEAST_BEFORE + LEAST_AFTER} runs are the least that can tell"
@@ -86,7 +152,7 @@ def _steady(line: Line) -> str:
     return f"steady: the ratio varies by {spread:.1%} between runs, noise"
 
 
-def history_lines(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> Iterator[str]:
+def history_lines(lines: Sequence[Series], lifetimes: Sequence[Lifetime]) -> Iterator[str]:
     """The history for a terminal."""
     if not lines and not lifetimes:
         yield "nothing was proven yet: pytest --tune commits proofs, and acf history add takes the reports of runs"
@@ -95,7 +161,7 @@ def history_lines(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> Itera
         yield title_of(line)
         yield f"  {_span(line) if line.moves else summary_of(line)}"
         for move in line.moves:
-            yield f"{'!' if move.alarms else ' '} {move_text(line, move)}"
+            yield f"{'!' if move.alarms else ' '} {shift_text(line, move)}"
         shown = line.observations[-MOST_SHOWN:]
         if len(shown) < len(line.observations):
             yield f"  the last {len(shown)} of {len(line.observations)} runs; --format json has all"
@@ -105,7 +171,7 @@ def history_lines(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> Itera
         yield from lifetime_lines(lifetimes)
 
 
-def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
+def rows_of(line: Series, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
     """A row of a table for each of the observations ``shown``."""
     words = words_for(line.newest.objective, line.newest.direction)
     for each in shown:
@@ -124,7 +190,7 @@ def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def history_json(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> str:
+def history_json(lines: Sequence[Series], lifetimes: Sequence[Lifetime]) -> str:
     """The history as versioned JSON."""
     told = [
         {
@@ -145,7 +211,7 @@ def history_json(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> str:
                     "baseline": move.baseline,
                     "tuned": move.tuned,
                     "known": move.known,
-                    "text": move_text(line, move),
+                    "text": shift_text(line, move),
                 }
                 for move in line.moves
             ],

@@ -242,7 +242,7 @@ _CODE = {"baseline_code": "the baseline's machine code", "tuned_code": "the tune
 
 
 @dataclass(frozen=True)
-class Run:
+class TimedRun:
     """One measurement of both arms, and what it was taken of and on.
 
     Attributes:
@@ -261,7 +261,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Move:
+class Shift:
     """One change of level, and whose it is.
 
     Attributes:
@@ -288,7 +288,7 @@ class Move:
         return self.cause != "machine" or abs(self.tuned - self.baseline) >= LEAST_MOVE * 2
 
 
-def moves_of(runs: Sequence[Run]) -> list[Move]:
+def shifts_of(runs: Sequence[TimedRun]) -> list[Shift]:
     """Every move, oldest first; what is found after a run depends on no later one."""
     if not runs:
         return []
@@ -302,11 +302,11 @@ def moves_of(runs: Sequence[Run]) -> list[Move]:
     ]
 
 
-def _move(change: ChangePoint, runs: Sequence[Run], by: tuple[float, float]) -> Move:
+def _move(change: ChangePoint, runs: Sequence[TimedRun], by: tuple[float, float]) -> Shift:
     before, after = runs[change.at - 1], runs[change.at]
     cause = _cause(change.shape, before.baseline_code != after.baseline_code, before.tuned_code != after.tuned_code, by)
     baseline, tuned = map(share_of, by)
-    return Move(change.at, change.seen, cause, change.drifts, baseline, tuned, tuple(_differences(before, after)))
+    return Shift(change.at, change.seen, cause, change.drifts, baseline, tuned, tuple(_differences(before, after)))
 
 
 def share_of(step: float) -> float:
@@ -326,7 +326,7 @@ def _cause(shape: Shape, baseline_changed: bool, tuned_changed: bool, by: tuple[
     return "machine"
 
 
-def _is_event(runs: Sequence[Run], at: int) -> bool:
+def _is_event(runs: Sequence[TimedRun], at: int) -> bool:
     """Whether something changed with run ``at``: machine code, or surroundings that had been the same for five runs.
 
     Runners that come and go change at every second run, and tell nothing.
@@ -341,7 +341,7 @@ def _is_event(runs: Sequence[Run], at: int) -> bool:
     )
 
 
-def _differences(before: Run, after: Run) -> Iterator[str]:
+def _differences(before: TimedRun, after: TimedRun) -> Iterator[str]:
     for code, name in _CODE.items():
         if getattr(before, code) != getattr(after, code):
             yield f"{name} changed"

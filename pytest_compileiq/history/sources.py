@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.errors import StoreError, UserError
-from pytest_compileiq.history.records import LineKey, Observation, Record, Sighting, date_of
+from pytest_compileiq.history.records import Observation, Record, SeriesKey, Sighting, date_of
 from pytest_compileiq.model import Arm, digest_of_code
 from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, End, Measured, Verdict
-from pytest_compileiq.review.snapshots import Entry, StoreInGit, Version, Wanted
+from pytest_compileiq.review.snapshots import FileRequest, GitFile, StoreInGit, Version
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.staleness import code_of
 from pytest_compileiq.store.metadata import MAX_METADATA_BYTES, parse
@@ -25,21 +25,23 @@ from pytest_compileiq.table import first_problem
 
 
 @dataclass(frozen=True)
-class Committed:
+class ArtifactVersion:
     """One version of an artifact as a commit brought it; ``artifact`` is None where the commit removed it."""
 
     version: Version
     artifact: Artifact | None
 
 
-def committed_in(history: StoreInGit, name: str | None = None) -> list[Committed]:
+def committed_in(history: StoreInGit, name: str | None = None) -> list[ArtifactVersion]:
     """Every version of every artifact, or of those called ``name``, oldest first.
 
     Versions that cannot be read any more are left out: ``acf check`` tells of those that are here.
     """
     versions = [version for version in history.versions(name) if version.path.endswith(".toml")]
     wanted = {
-        oid: Wanted(oid, Entry("100644", oid), MAX_METADATA_BYTES) for version in versions if (oid := version.oid)
+        oid: FileRequest(oid, GitFile("100644", oid), MAX_METADATA_BYTES)
+        for version in versions
+        if (oid := version.oid)
     }
     artifacts = {}
     for oid, data in history.contents(wanted.values()):
@@ -47,15 +49,15 @@ def committed_in(history: StoreInGit, name: str | None = None) -> list[Committed
             with suppress(StoreError):
                 artifacts[oid] = parse(data, oid, "an older version")
     return [
-        Committed(version, artifacts.get(version.oid or ""))
+        ArtifactVersion(version, artifacts.get(version.oid or ""))
         for version in versions
         if version.oid is None or version.oid in artifacts
     ]
 
 
-def proofs_in(history: Iterable[Committed]) -> list[Observation]:
+def proofs_in(history: Iterable[ArtifactVersion]) -> list[Observation]:
     """What was proven, oldest first: each claim once, when it came into this branch."""
-    latest: dict[LineKey, Observation] = {}
+    latest: dict[SeriesKey, Observation] = {}
     proofs = []
     for committed in history:
         for observation in _of(committed.version, committed.artifact) if committed.artifact else ():

@@ -62,14 +62,14 @@ def _add(archive: Archive, reports: list[Path]) -> int:
 
 
 def _show(options: argparse.Namespace, name: str | None) -> int:
-    from pytest_compileiq.history.lines import lines_of, read_history
     from pytest_compileiq.history.report import history_json, history_lines
+    from pytest_compileiq.history.series import read_history, series_of
     from pytest_compileiq.store.store import Store
 
     if options.history_dir is not None and not options.history_dir.is_dir():
         raise UserError(f"there is no directory {options.history_dir}: acf history add REPORT makes one")
     read = read_history(Store(store_root(options)), _archive(options), name)
-    lines = lines_of(read.observations, name, options.device)
+    lines = series_of(read.observations, name, options.device)
     lifetimes = [] if options.device else [each for each in read.lifetimes if name in (None, each.name)]
     if not lines and not lifetimes and (name or options.device):
         wanted = " on a device called ".join(filter(None, (name or "any artifact", options.device)))

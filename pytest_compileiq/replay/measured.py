@@ -14,7 +14,7 @@ from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Arm, ControlsFile, digest_of_code
 from pytest_compileiq.outcome import Built, End, Measured, Verdict
 from pytest_compileiq.replay.committed import RETUNE, Stop
-from pytest_compileiq.report.results import claim_text
+from pytest_compileiq.report.claims import claim_text
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.rules.staleness import code_of

@@ -20,7 +20,7 @@ from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_assertions
 from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_otherwise
-from pytest_compileiq.report.results import claim_text, report_on, results_of
+from pytest_compileiq.report.claims import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.staleness import UNEXPLAINED, Effect, Finding, ends_of, judge, moved_code, proof_of
 from pytest_compileiq.spelling import for_shell

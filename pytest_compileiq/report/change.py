@@ -10,18 +10,26 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.machine_code.names import listed, readable
-from pytest_compileiq.report.artifact import setting_text
-from pytest_compileiq.report.checks import lost_checks, unchecked
-from pytest_compileiq.report.classes import gained_text, in_effect_text, licence_text
-from pytest_compileiq.report.kept_controls import attribution_text, reduction_text, unreduced_text
-from pytest_compileiq.report.results import (
+from pytest_compileiq.report.artifact import (
+    attribution_text,
+    gained_text,
+    in_effect_text,
+    licence_text,
+    reduction_text,
+    setting_text,
+    unreduced_text,
+)
+from pytest_compileiq.report.claims import (
     claim_text,
+    draws_lines,
     evidence_text,
+    less_accurate_lines,
+    lost_checks,
     means_of,
     measured_text,
+    unchecked,
     worse_texts,
 )
-from pytest_compileiq.report.stress import draws_lines, less_accurate_lines
 from pytest_compileiq.rules.claims import ClaimStep, WorseEntry, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.words import pair_texts, unit_text

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
+from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.report.html.charts import ChartedSlot
-from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store
@@ -30,14 +30,14 @@ _CHECKS = (
 
 
 @dataclass(frozen=True)
-class Committed:
+class ChartedArtifact:
     """One artifact, and by a claim's index the slots behind it, if they could be read."""
 
     artifact: Artifact
     slots: dict[int, list[ChartedSlot]]
 
 
-def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, Committed]:
+def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, ChartedArtifact]:
     """The artifacts of (name, target) pairs; unreadable ones are left out, and the report's items say why."""
     committed = {}
     for name, target in keys:
@@ -45,7 +45,7 @@ def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, Committed]:
             artifact = store.read(name, target)
         except StoreError:
             continue
-        committed[name, target] = Committed(artifact, _slots_by_claim(store, name, artifact))
+        committed[name, target] = ChartedArtifact(artifact, _slots_by_claim(store, name, artifact))
     return committed
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
-from pytest_compileiq.report.night import table_lines
-from pytest_compileiq.report.results import headline, located
+from pytest_compileiq.report.claims import headline, located
+from pytest_compileiq.report.progress import night_lines
 from pytest_compileiq.spelling import first_of
 
 Line = tuple[str, dict[str, bool]]
@@ -35,7 +35,7 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
         yield from ((f"    {note}", {"light": True}) for note in item.notes)
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
     if report.night is not None:
-        yield from ((line, {}) for line in table_lines(report.night))
+        yield from ((line, {}) for line in night_lines(report.night))
     if items:
         yield _count_line(items), {}
     yield from _remedies(untold)

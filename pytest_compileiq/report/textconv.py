@@ -9,7 +9,7 @@ from typing import Any
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.report.results import brief_text, results_of
+from pytest_compileiq.report.claims import brief_text, results_of
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.metadata import parse

@@ -27,7 +27,7 @@ _NO = 1  # git's status where it has an answer, and it is no
 
 
 @dataclass(frozen=True)
-class Entry:
+class GitFile:
     """One file: its git mode and its object's id, which is None if only the work tree holds the file."""
 
     mode: str
@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class StoreState:
     """``acf/`` at one end of a comparison.
 
     Attributes:
@@ -45,16 +45,16 @@ class Snapshot:
     """
 
     label: str
-    files: Mapping[str, Entry]
+    files: Mapping[str, GitFile]
     commit: str | None = None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FileRequest:
     """One file to read: its path below ``acf/``, its entry, and the most bytes that it may have."""
 
     path: str
-    entry: Entry
+    entry: GitFile
     limit: int
 
 
@@ -92,7 +92,7 @@ class StoreInGit:
         root = store.root.parent.resolve() / store.root.name
         self.folder = root.relative_to(Path(repository.working_tree_dir).resolve()).as_posix()
 
-    def sides(self, span: str | None) -> tuple[Snapshot, Snapshot]:
+    def sides(self, span: str | None) -> tuple[StoreState, StoreState]:
         """Both ends of ``BASE..HEAD``, or of ``BASE`` and the work tree.
 
         Without ``span`` the base is where this branch left main or master; on those, it is the commit before HEAD.
@@ -110,7 +110,7 @@ class StoreInGit:
         if dots:
             head_text = head_text or "HEAD"
             return base, self._at(head_text, self._commit(head_text))
-        return base, Snapshot(WORK_TREE, self._in_work_tree(commit, base.files))
+        return base, StoreState(WORK_TREE, self._in_work_tree(commit, base.files))
 
     @property
     def is_shallow(self) -> bool:
@@ -142,9 +142,9 @@ class StoreInGit:
                 elif line.startswith(":"):
                     oid = line.split(" ")[3]
 
-    def contents(self, wanted: Iterable[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
+    def contents(self, wanted: Iterable[FileRequest]) -> Iterator[tuple[str, bytes | StoreError]]:
         """The path and content of each file, in any order; an error in place of content that cannot be read."""
-        stored: list[Wanted] = []
+        stored: list[FileRequest] = []
         for file in wanted:
             if file.entry.mode not in _REGULAR:
                 yield (
@@ -158,19 +158,19 @@ class StoreInGit:
         if stored:
             yield from self._of_objects(stored)
 
-    def places(self, snapshot: Snapshot, path: str, limit: int) -> list[Wanted | None]:
+    def places(self, snapshot: StoreState, path: str, limit: int) -> list[FileRequest | None]:
         """Where a file of the project may lie at one end: one place for each directory that ``path`` may start from.
 
         The store's parent comes first, the repository's root last. A place outside the repository is None.
         """
         return [self._place(snapshot, home, path, limit) for home in PurePosixPath(self.folder).parents]
 
-    def _place(self, snapshot: Snapshot, home: PurePosixPath, path: str, limit: int) -> Wanted | None:
+    def _place(self, snapshot: StoreState, home: PurePosixPath, path: str, limit: int) -> FileRequest | None:
         place = posixpath.normpath(home / path)
         if place.startswith(("/", "../")) or place == ".." or not place.isprintable():
             return None
         oid = f"{snapshot.commit}:{place}" if snapshot.commit else None
-        return Wanted(posixpath.relpath(place, self.folder), Entry("100644", oid), limit)
+        return FileRequest(posixpath.relpath(place, self.folder), GitFile("100644", oid), limit)
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,16 +211,16 @@ class StoreInGit:
 
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _at(self, name: str, commit: str) -> Snapshot:
+    def _at(self, name: str, commit: str) -> StoreState:
         listed = self._paths("ls_tree", "-r", "-z", "--full-tree", commit, "--", f"{self.folder}/")
         files = {}
         for line in listed:
             facts, _, path = line.partition("\t")
             mode, _, oid = facts.split(" ")
-            files[self._below(path)] = Entry(mode, oid)
-        return Snapshot(f"{name} ({commit[:10]})", files, commit)
+            files[self._below(path)] = GitFile(mode, oid)
+        return StoreState(f"{name} ({commit[:10]})", files, commit)
 
-    def _in_work_tree(self, commit: str, base: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    def _in_work_tree(self, commit: str, base: Mapping[str, GitFile]) -> Mapping[str, GitFile]:
         """The base's files with the work tree's changes, which git's index finds without reading every file."""
         # Two lists: tracked files that changed, and untracked files.
         changed = self._paths("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--", self.folder)
@@ -229,9 +229,9 @@ class StoreInGit:
         for path in map(self._below, changed):
             place = self._store.root / path
             if place.is_symlink():
-                files[path] = Entry("120000", None)
+                files[path] = GitFile("120000", None)
             elif place.exists():
-                files[path] = Entry("100644", None)
+                files[path] = GitFile("100644", None)
             else:
                 files.pop(path, None)
         return files
@@ -252,10 +252,10 @@ class StoreInGit:
 
     # ── contents ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _shown(self, wanted: Wanted) -> str:
+    def _shown(self, wanted: FileRequest) -> str:
         return f"{self.folder}/{wanted.path}"
 
-    def _of_work_tree(self, wanted: Wanted) -> bytes | StoreError:
+    def _of_work_tree(self, wanted: FileRequest) -> bytes | StoreError:
         try:
             return self._store.read_bytes(self._store.root / wanted.path, wanted.limit)
         except StoreError as error:
@@ -263,7 +263,7 @@ class StoreInGit:
         except OSError as error:  # a name that the file system refuses
             return StoreError(f"{self._shown(wanted):.200} cannot be read: {error.strerror}")
 
-    def _of_objects(self, wanted: list[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
+    def _of_objects(self, wanted: list[FileRequest]) -> Iterator[tuple[str, bytes | StoreError]]:
         """Read all files from one ``git cat-file``, with one file in memory at a time."""
         with tempfile.TemporaryFile() as request:
             request.write("".join(f"{file.entry.oid}\n" for file in wanted).encode())
@@ -277,7 +277,7 @@ class StoreInGit:
                 with suppress(Exception):  # the caller stopped half-way, and git's output had no reader
                     process.wait()
 
-    def _next_object(self, stream: Any, wanted: Wanted) -> bytes | StoreError:
+    def _next_object(self, stream: Any, wanted: FileRequest) -> bytes | StoreError:
         header = stream.readline().split()
         if len(header) != 3 or header[1] != b"blob" or not header[2].isdigit():
             return StoreError(f"{self._shown(wanted)} cannot be read from git's objects; git fsck says why")

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pytest_compileiq.artifact import Artifact, CodePair, CodeTable
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import HOST, Target
-from pytest_compileiq.report.in_use import told_of
 from pytest_compileiq.ship.binaries import UNKNOWN, BuiltEntry, Contents, Linked, read_binaries
+from pytest_compileiq.ship.usage import told_of
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.deployment import deploy

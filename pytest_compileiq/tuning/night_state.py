@@ -20,7 +20,7 @@ from pytest_compileiq.config import MOST_EVALUATIONS, MOST_SECONDS, Settings
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.report.results import report_on
+from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, locked, read_regular

@@ -17,10 +17,8 @@ from pytest_compileiq.progress import Progress
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import Meanwhile, NoWinner, Proof, prove
-from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
-from pytest_compileiq.report.kept_controls import kept_notes
-from pytest_compileiq.report.results import report_on
-from pytest_compileiq.report.stress import stress_notes
+from pytest_compileiq.report.artifact import MOST_OPTIONS, class_facts, kept_notes
+from pytest_compileiq.report.claims import report_on, stress_notes
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow

@@ -12,7 +12,7 @@ import pytest
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.outcome import Built, Circumstances, End, ItemReport, Measured, RunReport, Verdict
-from pytest_compileiq.report.json import write_json
+from pytest_compileiq.report.values import write_json
 from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.store import Store
 from tests.repository import git

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_compileiq import __version__, rooms
 from pytest_compileiq.outcome import ItemReport, RunReport
-from pytest_compileiq.report.committed import Committed, Key, read_committed
+from pytest_compileiq.report.committed import ChartedArtifact, Key, read_committed
 from pytest_compileiq.report.html.charts import interval_domain
 from pytest_compileiq.report.html.markup import Html, tag
 from pytest_compileiq.report.html.sections import artifact_section, facts
@@ -53,7 +53,7 @@ def _nothing(_name: str, _target: str, _ident: str) -> list[Html]:
 
 def render_page(
     report: RunReport,
-    committed: Mapping[Key, Committed],
+    committed: Mapping[Key, ChartedArtifact],
     environment: Mapping[str, str],
     *,
     title: str,
@@ -95,7 +95,7 @@ def document(title: str, body: Html) -> str:
     return f'<!doctype html>\n<html lang="en">{_head(title)}{body}</html>\n'
 
 
-def _ratios(item: ItemReport, committed: Mapping[Key, Committed]) -> list[float]:
+def _ratios(item: ItemReport, committed: Mapping[Key, ChartedArtifact]) -> list[float]:
     entry = committed.get((item.name, item.target))
     claims = entry.artifact.claims if entry else ()
     bounds = [item.speedup_low, item.speedup_high]

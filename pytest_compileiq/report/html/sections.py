@@ -8,25 +8,30 @@ from pytest_compileiq.artifact import Artifact, CodePair
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.outcome import ItemReport
-from pytest_compileiq.report.artifact import made_by
-from pytest_compileiq.report.checks import count_text
-from pytest_compileiq.report.classes import class_facts
-from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
-from pytest_compileiq.report.html.charts import convergence, distribution, front, interval, run_order
-from pytest_compileiq.report.html.drawing import Chart, unit_for
-from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
-from pytest_compileiq.report.kept_controls import (
+from pytest_compileiq.report.artifact import (
     attribution_text,
+    class_facts,
     entry_texts,
     left_out_text,
     loss_texts,
+    made_by,
     recomputable_text,
     reduction_text,
     unreduced_text,
 )
-from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
-from pytest_compileiq.report.stress import stress_lines
+from pytest_compileiq.report.claims import (
+    count_text,
+    estimate_of,
+    estimate_texts,
+    gain_of,
+    headline,
+    located,
+    stress_lines,
+)
+from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, ChartedArtifact
+from pytest_compileiq.report.html.charts import Chart, convergence, distribution, front, interval, run_order, unit_for
+from pytest_compileiq.report.html.markup import Html, join, tag
+from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
 from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
 from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
 from pytest_compileiq.spelling import quantity, variables_text
@@ -37,7 +42,7 @@ Domain = tuple[float, float]
 
 
 def artifact_section(
-    item: ItemReport, committed: Committed | None, ident: str, domain: Domain, more: Sequence[Html] = ()
+    item: ItemReport, committed: ChartedArtifact | None, ident: str, domain: Domain, more: Sequence[Html] = ()
 ) -> Html:
     """Everything that the page says about one item.
 
@@ -100,7 +105,7 @@ def _found(item: ItemReport) -> Iterator[Html]:
 # ── what is committed ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[Html]:
+def _of_artifact(committed: ChartedArtifact, ident: str, domain: Domain) -> Iterator[Html]:
     artifact = committed.artifact
     if artifact.claims:
         columns = ("Workload", "Objective", "Claim", "Result", "Interval", "Device", "Baseline", "Tuned", "Evidence")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.report.claims import headline, located
 from pytest_compileiq.report.html.charts import interval
 from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.rules.words import interval_text, words_for
 from pytest_compileiq.spelling import first_of, quantity
 

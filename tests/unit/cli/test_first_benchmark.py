@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytest_compileiq.cli.first_benchmark import AuthorKnows, Building, c_benchmark, triton_benchmark
+from pytest_compileiq.cli.first_benchmark import AuthorKnows, FirstBuild, c_benchmark, triton_benchmark
 from pytest_compileiq.cli.kernels import look
 from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.toolchains.cc.marker import Cc
@@ -17,7 +17,7 @@ ARRAY = CType("array", 8, element="float", is_constant=True)
 
 @pytest.mark.parametrize("arguments", [(("x", DOUBLE),), (("n", COUNT),), (("x", ARRAY), ("n", COUNT))])
 def test_c_benchmark_uses_every_name_that_it_imports_or_sets(arguments):
-    text, lacking = c_benchmark(Prototype(DOUBLE, arguments), Building(Cc("f.c"), "f", has_neighbours=False))
+    text, lacking = c_benchmark(Prototype(DOUBLE, arguments), FirstBuild(Cc("f.c"), "f", has_neighbours=False))
     tree = ast.parse(text)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     used = {node.id for node in names if isinstance(node.ctx, ast.Load)}

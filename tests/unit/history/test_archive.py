@@ -8,8 +8,8 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history import records as archive
-from pytest_compileiq.history.lines import lines_of
 from pytest_compileiq.history.records import Archive, Observation, Sighting
+from pytest_compileiq.history.series import series_of
 
 
 def observation(**changes) -> Observation:
@@ -57,7 +57,7 @@ def test_lines_that_git_put_together_count_once_in_any_order(tmp_path):
     archive.add([observation(), observation(date="2026-11-22T03:00:00Z")])
     path = tmp_path / "2026-11.jsonl"
     path.write_bytes(path.read_bytes() * 2)
-    (line,) = lines_of(archive.read().observations)
+    (line,) = series_of(archive.read().observations)
     assert [each.date[:10] for each in line.observations] == ["2026-11-22", "2026-11-23"]
 
 
@@ -125,5 +125,5 @@ def test_an_empty_or_missing_directory_is_an_empty_history(tmp_path):
 
 def test_a_new_compiler_goes_on_with_the_line_and_another_architecture_does_not():
     targets = ("x86-64-v3-gcc12", "x86-64-v3-gcc13", "x86-64-v4-gcc13")
-    lines = lines_of(observation(target=target) for target in targets)
+    lines = series_of(observation(target=target) for target in targets)
     assert [len(line.observations) for line in lines] == [2, 1]

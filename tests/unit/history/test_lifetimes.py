@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from pytest_compileiq.history.lifetimes import lifetimes_of
 from pytest_compileiq.history.records import Sighting
-from pytest_compileiq.history.sources import Committed
+from pytest_compileiq.history.series import lifetimes_of
+from pytest_compileiq.history.sources import ArtifactVersion
 from pytest_compileiq.review.snapshots import Version
 from pytest_compileiq.rules.staleness import proof_of
 from tests.unit.artifacts import TARGET, make_artifact, measured_claim
@@ -19,8 +19,8 @@ FIRST = make_artifact()
 CHANGED = make_artifact(fingerprint=NEW_SOURCES, code=NEW_CODE)
 
 
-def committed(day: float, artifact=FIRST, name: str = "k", target: str = TARGET) -> Committed:
-    return Committed(
+def committed(day: float, artifact=FIRST, name: str = "k", target: str = TARGET) -> ArtifactVersion:
+    return ArtifactVersion(
         Version(f"{name}/{target}.toml", "0" * 40 if artifact else None, "1" * 40, int(day * DAY_S)), artifact
     )
 

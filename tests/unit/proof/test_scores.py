@@ -16,7 +16,7 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.again import prove_again
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
 from pytest_compileiq.report.artifact import artifact_lines
-from pytest_compileiq.report.results import claim_text
+from pytest_compileiq.report.claims import claim_text
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark

@@ -16,9 +16,9 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
-from pytest_compileiq.report.committed import Committed
+from pytest_compileiq.report.claims import results_of
+from pytest_compileiq.report.committed import ChartedArtifact
 from pytest_compileiq.report.html.charts import ChartedSlot
-from pytest_compileiq.report.results import results_of
 from tests.unit.artifacts import make_artifact
 
 HOSTILE = "</script></style></title></svg><img src=x onerror=alert(1)>'\"&amp;\x1b[31m\u202e\ud800\n<b>"
@@ -65,7 +65,7 @@ def make_front(text: str = "registers") -> tuple[FrontPoint, ...]:
     )
 
 
-def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, processes: int = 8) -> Committed:
+def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, processes: int = 8) -> ChartedArtifact:
     """An artifact whose every free text holds ``text``."""
     printable = text.encode("utf-8", "replace").decode()  # what TOML could hold
     artifact: Artifact = make_artifact(
@@ -89,7 +89,7 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
             commit="1" * 40, dirty=True, tool="pytest-compileiq 0.1.0", runner=printable, notice=printable
         ),
     )
-    return Committed(artifact, {place: make_slots(processes, seed=place) for place in range(min(claims, 8))})
+    return ChartedArtifact(artifact, {place: make_slots(processes, seed=place) for place in range(min(claims, 8))})
 
 
 def make_item(place: int, verdict: Verdict, text: str = "because of this") -> ItemReport:
@@ -111,7 +111,7 @@ def make_item(place: int, verdict: Verdict, text: str = "because of this") -> It
     return item.with_results(results_of([worse, lead], measured=[worse, lead]))
 
 
-def make_run(text: str = "because of this") -> tuple[RunReport, dict[tuple[str, str], Committed]]:
+def make_run(text: str = "because of this") -> tuple[RunReport, dict[tuple[str, str], ChartedArtifact]]:
     """Every verdict once, with an artifact each but for what has none."""
     items = [make_item(place, verdict, text) for place, verdict in enumerate(VERDICTS)]
     report = RunReport(items, store_problems=[f"acf/x is a link {text}"], orphans=[f"old-{text}"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, FingerprintTable
 from pytest_compileiq.report.artifact import artifact_lines
-from pytest_compileiq.report.committed import Committed
+from pytest_compileiq.report.committed import ChartedArtifact
 from pytest_compileiq.report.html.page import render_page
 from tests.unit.artifacts import make_artifact
 from tests.unit.report.pages import make_run
@@ -32,7 +32,7 @@ def test_a_long_symbol_is_told_by_its_name_and_of_many_sources_the_first_are():
 
 def test_a_page_tells_a_long_symbol_by_its_name_too():
     report, committed = make_run("text")
-    long = Committed(make_artifact(compiler=NVCC, code=CODE), {})
+    long = ChartedArtifact(make_artifact(compiler=NVCC, code=CODE), {})
     page = render_page(report, dict.fromkeys(committed, long), {"Python": "3"}, title="t")
     assert "launch&lt;Gemm&lt;…&gt; &gt;#" in page
     assert LONG not in page

@@ -7,11 +7,10 @@ import json
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.artifact import artifact_lines, artifacts_json
 from pytest_compileiq.report.change import change_json, terminal_lines
+from pytest_compileiq.report.claims import headline, report_on
 from pytest_compileiq.report.committed import report_of_store
-from pytest_compileiq.report.github import summary_text
 from pytest_compileiq.report.html.page import write_html
-from pytest_compileiq.report.markdown import markdown_text
-from pytest_compileiq.report.results import headline, report_on
+from pytest_compileiq.report.markdown import markdown_text, summary_text
 from pytest_compileiq.report.terminal import summary_lines
 from pytest_compileiq.rules.diff import compare
 from pytest_compileiq.store.store import Store

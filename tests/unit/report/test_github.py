@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport, Verdict
-from pytest_compileiq.report.github import MOST_ANNOTATIONS, MOST_ROWS, Outcome, annotation_lines, summary_text
-from pytest_compileiq.report.junit import properties
+from pytest_compileiq.report.markdown import MOST_ANNOTATIONS, MOST_ROWS, TunedTest, annotation_lines, summary_text
+from pytest_compileiq.report.values import junit_properties
 
 REPLAYED = ItemReport(
     "t.py::t", "k", "x86-64-v3-gcc12", Verdict.REPLAYED, "same machine code, still correct",
@@ -27,7 +27,7 @@ STALE = ItemReport(
 
 
 def outcome(item, failure="", file="tests/t.py", line=7):
-    return Outcome("t.py::t", file, line, failure, item)
+    return TunedTest("t.py::t", file, line, failure, item)
 
 
 def lines(*outcomes, problems=()):
@@ -119,7 +119,7 @@ def test_hostile_texts_are_no_markup_in_the_summary():
 
 
 def test_junit_gets_strings_alone_verdict_bounds_and_what_was_not_run():
-    found = dict(properties(REPLAYED))
+    found = dict(junit_properties(REPLAYED))
     assert found == {
         "acf.name": "k",
         "acf.target": "x86-64-v3-gcc12",
@@ -132,9 +132,9 @@ def test_junit_gets_strings_alone_verdict_bounds_and_what_was_not_run():
         "acf.evidence": "p = 0.001, d = 3.0, 8 processes",
         "acf.not_run.speed": "proven on H200; this is EPYC",
     }
-    assert set(dict(properties(STALE))) == {"acf.name", "acf.target", "acf.verdict"}
+    assert set(dict(junit_properties(STALE))) == {"acf.name", "acf.target", "acf.verdict"}
 
 
 @given(st.text())
 def test_junit_gets_no_character_that_xml_refuses(text):
-    assert all(value.isprintable() for _, value in properties(replace(STALE, name=text, evidence=text)))
+    assert all(value.isprintable() for _, value in junit_properties(replace(STALE, name=text, evidence=text)))

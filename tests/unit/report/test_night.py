@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pytest_compileiq.outcome import NightReport, NightRow
-from pytest_compileiq.report.night import NightTable, night_line, table_lines
+from pytest_compileiq.report.progress import NightTable, night_line, night_lines
 
 ROWS = (
     NightRow("t.py::test_done", "done", 1.0, "closed", 120, -math.log(1.25), 0.5, "TUNED: the budget was spent"),
@@ -36,7 +36,7 @@ def test_a_line_says_what_is_spent_kept_and_closed():
 
 
 def test_a_row_says_how_one_benchmark_stands():
-    _, heading, *rows = table_lines(report())
+    _, heading, *rows = night_lines(report())
     assert heading.split() == ["benchmark", "evaluations", "best", "(unproven)", "share", "state"]
     assert rows[0].split(None, 5) == ["done", "120", "1.250x", "better", "50.0%", "closed: TUNED: the budget was spent"]
     assert rows[1].split() == ["now", "40", "-", "25.0%", "searching"]
@@ -45,13 +45,13 @@ def test_a_row_says_how_one_benchmark_stands():
 
 
 def test_a_score_without_ratios_is_shown_by_its_difference():
-    *_, row = table_lines(report((NightRow("t.py::test_loss", "loss", 1.0, "searching", 8, -0.2, 0.1, shift=-0.05),)))
+    *_, row = night_lines(report((NightRow("t.py::test_loss", "loss", 1.0, "searching", 8, -0.2, 0.1, shift=-0.05),)))
     assert "lower by 0.05 of the baseline's magnitude" in row
 
 
 def test_a_live_table_has_what_goes_on_first_and_counts_the_rest():
     many = [NightRow(f"t.py::test_{n}", f"n{n}", 1.0, "closed", 4, 0.0, 0.0) for n in range(30)]
-    lines = list(table_lines(report((*many, *ROWS)), most=4))
+    lines = list(night_lines(report((*many, *ROWS)), most=4))
     assert lines[2].startswith("now")
     assert lines[-1] == "and 29 more"
     assert len(lines) == 7

@@ -9,7 +9,7 @@ import pytest
 from pytest_compileiq.artifact import Controls, FrontPoint
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
-from pytest_compileiq.report.results import NOW, brief_text, claim_text, estimate_texts, headline, located, results_of
+from pytest_compileiq.report.claims import NOW, brief_text, claim_text, estimate_texts, headline, located, results_of
 from pytest_compileiq.report.terminal import summary_lines
 from tests.unit.report.pages import make_claim
 

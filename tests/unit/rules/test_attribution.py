@@ -11,8 +11,7 @@ from scipy import stats
 
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.reduction import Attribution, Loss, Reduction, Without
-from pytest_compileiq.report.artifact import artifact_lines
-from pytest_compileiq.report.kept_controls import attribution_text, reduction_text
+from pytest_compileiq.report.artifact import artifact_lines, attribution_text, reduction_text
 from pytest_compileiq.rules.comparison import effect, recompute_attribution
 from pytest_compileiq.rules.diff import Side, compare
 from pytest_compileiq.store.metadata import parse, render

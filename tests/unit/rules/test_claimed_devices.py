@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.report.change import facts
-from pytest_compileiq.report.results import claim_text
+from pytest_compileiq.report.claims import claim_text
 from pytest_compileiq.rules.claims import Expected, as_measured, devices_lost, expected_of, scope_of
 from pytest_compileiq.rules.diff import compare
 from pytest_compileiq.rules.gate import undecided

@@ -10,7 +10,7 @@ from pytest_compileiq.claim import Claim
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.change import terminal_lines
-from pytest_compileiq.report.results import report_on
+from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.rules.claims import WorseEntry, worse_entries
 from pytest_compileiq.rules.diff import Side, compare
 from tests.unit.artifacts import TARGET, make_artifact

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_compileiq.claim import Accuracy, Stress
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.report.stress import draws_lines, less_accurate_lines, stress_lines, stress_notes
+from pytest_compileiq.report.claims import draws_lines, less_accurate_lines, stress_lines, stress_notes
 from pytest_compileiq.rules.stress import Difference, Draw, by_accuracy, record_of
 from pytest_compileiq.store.metadata import parse, render
 from tests.unit.artifacts import make_artifact

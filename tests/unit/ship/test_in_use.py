@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from pytest_compileiq.report.in_use import headline, told_of
 from pytest_compileiq.ship.acf_runtime import unmet
-from pytest_compileiq.ship.in_use import ArtifactCounts, Counts, together
+from pytest_compileiq.ship.usage import ArtifactCounts, Counts, headline, together, told_of
 
 
 def line(process: str, problem: str | None = None, **applied: int) -> Counts:

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from pytest_compileiq.report.html.charts import (
     MAX_POINTS,
     ChartedSlot,
+    Scale,
+    Unit,
     convergence,
     distribution,
     front,
     interval,
     interval_domain,
+    padded,
     run_order,
+    unit_for,
 )
-from pytest_compileiq.report.html.drawing import Scale, Unit, padded, unit_for
 from pytest_compileiq.rules.slots import quantile
 from tests.unit.report.pages import make_slots
 

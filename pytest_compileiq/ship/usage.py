@@ -1,4 +1,4 @@
-"""Whether what was shipped is in use: the counts of one or several processes, taken together and judged."""
+"""Counts of shipped artifacts: read, joined over processes, and told in words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.ship.acf_runtime import COUNTS_SCHEMA
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import Unfit, read_regular
 
 _LARGEST = 64 << 20  # bytes of one file of counts
@@ -140,3 +141,22 @@ def together(counts: Iterable[Counts]) -> InUse:
 
 def _size(counts: Counts) -> int:
     return sum(artifact.looked_for for artifact in counts.artifacts.values())
+
+
+def headline(report: Mapping[str, Any], missing: Sequence[str]) -> str:
+    """One line: how much of what was shipped was applied, and what was not, each with its reason."""
+    shipped = [counts for counts in report["artifacts"].values() if counts["shipped"]]
+    applied = sum(counts["applied"] > 0 for counts in shipped)
+    count = report["processes"]
+    processes = quantity(count, "process")
+    return "; ".join([f"in use: {applied} of {len(shipped)} shipped artifacts applied in {processes}", *missing])
+
+
+def told_of(name: str, report: Mapping[str, Any]) -> str:
+    """What was counted of one artifact, in a clause: ``looked for 4x, applied 0x: REASON``."""
+    counts = report["artifacts"].get(name)
+    if not counts or not counts["looked_for"]:
+        return "never asked for"
+    often = sorted(counts["refused"], key=counts["refused"].__getitem__, reverse=True)
+    reason = f": {often[0]}" if often else ""
+    return f"looked for {counts['looked_for']}x, applied {counts['applied']}x{reason}"

@@ -1,18 +1,24 @@
-"""How long each committed artifact held: from the commit that brought it until a run, or git, shows that it ended."""
+"""The series of a history, and how long each committed artifact held."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.history.records import Sighting, seconds_of
-from pytest_compileiq.history.sources import Committed
+from pytest_compileiq.errors import EnvironmentFault, NotAsked
+from pytest_compileiq.history.records import Archive, Observation, Sighting, seconds_of
+from pytest_compileiq.history.shifts import Shift, shifts_of
+from pytest_compileiq.history.sources import ArtifactVersion, committed_in, proofs_in
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
+from pytest_compileiq.review.snapshots import StoreInGit
+from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.rules.staleness import ends_by_successor, goes_on, proof_of
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.cpu import spread
 
 _DAY_S = 86_400
 
@@ -41,14 +47,14 @@ class Lifetime:
 class _Proof:
     """One proof as git shows it: the versions that hold it, and what took its place when."""
 
-    first: Committed
+    first: ArtifactVersion
     artifact: Artifact
     digests: set[str]
     replaced_s: float = math.inf
     replaced_by: tuple[End, ...] = ()
 
 
-def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) -> Iterator[Lifetime]:
+def lifetimes_of(history: Iterable[ArtifactVersion], sightings: Iterable[Sighting]) -> Iterator[Lifetime]:
     """The lifetime of every tuned artifact that was ever committed, sorted by name, target and beginning.
 
     Args:
@@ -71,13 +77,13 @@ def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) ->
             yield Lifetime(name, proof.artifact.target, begun.seconds, begun.commit, *_span(proof, seen))
 
 
-def _kernel_of(committed: Committed) -> tuple[str, str]:
+def _kernel_of(committed: ArtifactVersion) -> tuple[str, str]:
     """The name and architecture, which a new compiler leaves as they are."""
     name, _, file = committed.version.path.partition("/")
     return name, Target(file.removesuffix(".toml")).architecture
 
 
-def _proofs(versions: Sequence[Committed], elsewhere: Sequence[Committed]) -> Iterator[_Proof]:
+def _proofs(versions: Sequence[ArtifactVersion], elsewhere: Sequence[ArtifactVersion]) -> Iterator[_Proof]:
     """The proofs that one path held, one after the other; ``elsewhere`` are those of other compilers."""
     proof: _Proof | None = None
     for committed in versions:
@@ -118,3 +124,81 @@ def _span(proof: _Proof, seen: Iterable[Sighting]) -> tuple[float, float, frozen
         held = min(days, replaced)
     on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
     return (ended if on_the_day else min(held, ended)), ended, ends
+
+
+_LEAST_LINES = 10  # from here on, another process pays: a year of nights takes a third of a second
+
+
+@dataclass(frozen=True)
+class Series:
+    """What was observed of one artifact × device × workload × objective, oldest first, and its moves."""
+
+    observations: tuple[Observation, ...]
+    moves: tuple[Shift, ...]
+
+    @property
+    def newest(self) -> Observation:
+        """The newest observation, which names the line."""
+        return self.observations[-1]
+
+
+@dataclass(frozen=True)
+class ArtifactHistory:
+    """All that is known of the artifacts' past.
+
+    Attributes:
+        shallow: whether git here lacks the older commits, so that no lifetime is known.
+        problems: what could not be read.
+    """
+
+    observations: tuple[Observation, ...]
+    lifetimes: tuple[Lifetime, ...]
+    shallow: bool
+    problems: tuple[str, ...]
+
+
+def read_history(store: Store, archive: Archive, name: str | None = None) -> ArtifactHistory:
+    """What was added, and what git knows of the artifacts in ``store``; what one of them lacks is a problem.
+
+    Raises:
+        EnvironmentFault: nothing was added, and there is no repository, or git does not answer.
+    """
+    added = archive.read()
+    committed: list[ArtifactVersion] = []
+    shallow, problems = False, added.problems
+    try:
+        in_git = StoreInGit(store)
+        committed, shallow = committed_in(in_git, name), in_git.is_shallow
+    except EnvironmentFault as error:
+        if not added.observations and not added.sightings and not added.problems:
+            raise
+        if isinstance(error, NotAsked):  # else what was added is all that there is
+            problems = (*problems, str(error))
+    lifetimes = () if shallow else tuple(lifetimes_of(committed, added.sightings))
+    return ArtifactHistory((*proofs_in(committed), *added.observations), lifetimes, shallow, problems)
+
+
+def series_of(observations: Iterable[Observation], name: str | None = None, device: str | None = None) -> list[Series]:
+    """The lines, sorted by what they are of; ``name`` is one artifact's, ``device`` a part of a device's name."""
+    by_line = defaultdict(list)
+    for observation in observations:
+        if name in (None, observation.name) and (device or "").casefold() in observation.device.casefold():
+            by_line[observation.key].append(observation)
+    grouped = [sorted(own, key=lambda each: each.date) for _, own in sorted(by_line.items())]
+    parts = spread(lambda share: [_line(own) for own in share], grouped, least=_LEAST_LINES)
+    return [line for part in parts for line in part]
+
+
+def _line(observations: list[Observation]) -> Series:
+    return Series(tuple(observations), tuple(shifts_of([observation.run for observation in observations])))
+
+
+def added_series(store: Store, names: Collection[str]) -> list[Series]:
+    """The lines of what was added beside ``store`` of these artifacts; ``acf history`` tells what cannot be read."""
+    added = Archive(store.root.parent / HISTORY_DIRECTORY).read().observations
+    return series_of(observation for observation in added if observation.name in names)
+
+
+def of_artifact(lines: Iterable[Series], name: str, target: str) -> list[Series]:
+    """Those of one artifact."""
+    return [line for line in lines if line.newest.key[:2] == (name, Target(target).architecture)]
