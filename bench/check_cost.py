@@ -21,7 +21,7 @@ from machine import describe
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.timing.asked import asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import Timed, plan_block, sample_calls
 
 KERNEL = """\

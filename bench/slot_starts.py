@@ -27,7 +27,7 @@ from pytest_compileiq.rules.slot_starts import why_not_the_work
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.timing.asked import asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import ArmError, Slot, Timed, plan_block, sample_calls
 
 SOURCE = Path(__file__).parent / "slot_start_kernels" / "pairs.c"

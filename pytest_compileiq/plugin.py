@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_compileiq.config import Settings
     from pytest_compileiq.session import Session
-    from pytest_compileiq.workers.inside import Inside
+    from pytest_compileiq.workers.worker_plugin import WorkerPlugin
 
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
@@ -219,7 +219,7 @@ def _session(config: pytest.Config) -> Session:
     return config.stash[_SESSION]
 
 
-def _inside(config: pytest.Config) -> Inside | None:
+def _inside(config: pytest.Config) -> WorkerPlugin | None:
     """The worker's own plugin; None unless this process is one of our workers."""
-    inside: Inside | None = config.pluginmanager.get_plugin("compileiq-worker")
+    inside: WorkerPlugin | None = config.pluginmanager.get_plugin("compileiq-worker")
     return inside

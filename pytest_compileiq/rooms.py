@@ -27,7 +27,7 @@ def verb(name: str) -> ModuleType:
 
 
 def transport() -> ModuleType:
-    """The module whose ``open_transport`` gives a run's workers on other machines (``workers.carrier.Transport``)."""
+    """The module whose ``open_transport`` gives workers on other machines (``workers.transport.Transports``)."""
     return _imported(_TRANSPORT)
 
 

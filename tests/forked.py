@@ -26,7 +26,7 @@ PRELOADED = (
     "pytest", "pdb", "execnet", "xml.etree.ElementTree", "git", "numpy", "scipy.special", "elftools.elf.elffile",
     "pytest_compileiq.plugin", "pytest_compileiq.options", "pytest_compileiq.expect", "pytest_compileiq.session",
     "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.tune",
-    "pytest_compileiq.workers.inside", "pytest_compileiq.workers.tasks",
+    "pytest_compileiq.workers.worker_plugin", "pytest_compileiq.workers.tasks",
 )  # fmt: skip
 _ENVIRONMENT = dict(os.environ)
 _ASKED: Counter[frozenset[tuple[str, str]]] = Counter()  # programs, by what is read as they start

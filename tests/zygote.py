@@ -81,7 +81,7 @@ def fork_workers_from(zygote: Zygote) -> None:
 
 
 def become_worker(arguments: list[str]) -> int:
-    """Run ``python -m pytest_compileiq.workers.inside`` with ``arguments``, and return its exit code."""
+    """Run ``python -m pytest_compileiq.workers.worker_plugin`` with ``arguments``, and return its exit code."""
     from pytest_compileiq.workers import inside
 
     sys.argv[:] = [inside.__file__, *arguments]

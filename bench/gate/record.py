@@ -21,7 +21,7 @@ from gate.trials import GAINS, KERNELS, ONE_PROCESS_QUADS, PROCESSES, ROWS, Cell
 from machine import describe
 from pytest_compileiq.model import Arm
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed, plan_block, sample_calls
 
 SOURCE = Path(__file__).with_name("kernels.c")

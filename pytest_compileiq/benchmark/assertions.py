@@ -124,12 +124,7 @@ def _call_of(definition: ast.AST, name: str) -> ast.Call | None:
 
 
 def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
-    """The nodes of ``definition`` that run at or after ``call``.
-
-    These are its arguments, the assertions, calls and managers around it, and all later code.
-
-    Functions that are defined before it and named there are included.
-    """
+    """The nodes of ``definition`` that run at or after ``call``."""
     nodes = [node for node in nodes_of(definition) if _place(node) >= _place(call)]
     around = [
         node for node in nodes_of(definition) if isinstance(node, ast.Assert | ast.Call) and call in nodes_of(node)
@@ -137,6 +132,7 @@ def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
     nodes += [inner for node in around for inner in nodes_of(node)]
     managed = [node for node in nodes_of(definition) if isinstance(node, ast.With) and call in nodes_of(node)]
     nodes += [inner for node in managed for item in node.items for inner in nodes_of(item)]
+    # Functions that are defined before the call and named there count too.
     local = {name: node for node in nodes_of(definition) if node is not definition for name in _functions(node)}
     while named := {node.id for node in nodes if isinstance(node, ast.Name)} & local.keys():
         nodes += [inner for name in named for inner in nodes_of(local.pop(name))]

@@ -13,13 +13,11 @@ import pytest
 from msgspec import Struct
 
 from pytest_compileiq.benchmark import spaces
-from pytest_compileiq.benchmark.afar import HERE, Afar
-from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.builds import HERE, Afar, Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
-from pytest_compileiq.benchmark.digest import digest_benchmark
-from pytest_compileiq.benchmark.given import given_to
+from pytest_compileiq.benchmark.digest import digest_benchmark, given_to
 from pytest_compileiq.benchmark.marker import TuneSpec, check_function, name_within, read_marker
-from pytest_compileiq.benchmark.predicates import read_predicate
+from pytest_compileiq.benchmark.spaces import read_predicate
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError
@@ -37,7 +35,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.space import Gene, Space, Where
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.clock import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
@@ -56,30 +54,18 @@ _MOST_TRIED = 16  # values of one option
 
 
 class TunedBenchmark(Struct, frozen=True, dict=True):
-    """One tuned test on this machine.
+    """One tuned test on this machine."""
 
-    Attributes:
-        nodeid: pytest's name of the test, recorded as the artifact's benchmark.
-        spec: the checked marker.
-        builder: the compiler on the kernel.
-        builds: the builds of this run.
-        function: the test function.
-        fixtures: the fixture functions that it requests.
-        test_dir: the test file's directory, which the toolchain's paths are relative to.
-        afar: what other machines do for it.
-        given: as of ``given_to``.
-    """
-
-    nodeid: str
-    spec: TuneSpec
-    builder: Builder
-    builds: Builds
-    function: Callable[..., Any]
-    fixtures: tuple[Callable[..., Any], ...]
+    nodeid: str  # pytest's name of the test, recorded as the artifact's benchmark
+    spec: TuneSpec  # the checked marker
+    builder: Builder  # the compiler on the kernel
+    builds: Builds  # the builds of this run
+    function: Callable[..., Any]  # the test function
+    fixtures: tuple[Callable[..., Any], ...]  # the fixture functions that it requests
     rootdir: Path
-    test_dir: Path
-    afar: Afar = HERE
-    given: Mapping[str, object] = {}
+    test_dir: Path  # the test file's directory, which the toolchain's paths are relative to
+    afar: Afar = HERE  # what other machines do for it
+    given: Mapping[str, object] = {}  # as of given_to
 
     @property
     def name(self) -> str:

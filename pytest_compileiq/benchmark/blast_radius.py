@@ -84,33 +84,21 @@ def why_refused(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Colle
 
 
 def why_over_limit(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:
-    """Which metric of a build is above the marker's limit, in a sentence; None where none is.
-
-    Raises:
-        BuildError: the build has no such metric.
-    """
+    """Which metric of a build is above the marker's limit, in a sentence; None where none is."""
     values = ((metric, benchmark.value_of(metric, tuned), most) for metric, most in benchmark.spec.limits.items())
     over = [f"{metric} is {value}, above the limit of {most}" for metric, value, most in values if value > most]
     return "; ".join(over) or None
 
 
 def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:
-    """Which entry functions only one arm has, in a sentence; None where both have the same.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """Which entry functions only one arm has, in a sentence; None where both have the same."""
     one_sided = sorted(benchmark.builds.look(None).code.keys() ^ tuned.code.keys())
     why = functions_of(benchmark.builder).one_sided
     return f"only one arm has code for {listed(one_sided, MOST_NAMED)}{why}" if one_sided else None
 
 
 def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> str | None:
-    """What the controls of ``tuned`` do and may not, to be read after their name; None where there is nothing.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """What the controls of ``tuned`` do and may not, to be read after their name; None where there is nothing."""
     functions, baseline = functions_of(benchmark.builder), benchmark.builds.look(None)
     if functions.neighbours == "allow":
         return None

@@ -50,10 +50,7 @@ from pytest_compileiq.timing.watch import Disturbance, Watch
 
 
 class Block(Struct, frozen=True):
-    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched.
-
-    ``remarks`` are what to say of the device; ``checks`` are those between the samples of a metric.
-    """
+    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched."""
 
     slots: Mapping[str, tuple[Slot[float], ...]]
     conditions: Mapping[str, Conditions]

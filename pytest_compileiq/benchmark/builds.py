@@ -1,4 +1,4 @@
-"""The builds of one run: every set of controls is compiled once, and workers find what their parent built."""
+"""The builds of one benchmark: each set of controls is built once, here or on another machine; workers find them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,76 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found
-from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild, CachedBuilds
+from pytest_compileiq.errors import BuildError, Signal
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Builder
+from pytest_compileiq.system.files import Unfit, inside
+from pytest_compileiq.timing.clock import Measures
+from pytest_compileiq.toolchains.base import Builder, HostFlags
+
+
+class MakerLost(Signal):
+    """Who was to make a build is gone, or sends what is none: another one makes it, since a build is pure."""
+
+
+class MadeElsewhere(Struct, frozen=True):
+    """A build as it travels.
+
+    Attributes:
+        code, metrics, log, seconds: as in ``BuildResult``.
+        files: relative path → content of all that lies in the folder: what is loaded may be more than one file.
+    """
+
+    path: str  # of the library, executable or cubin, relative to the build's folder
+    code: dict[str, CodeDigest]
+    metrics: dict[str, int]
+    log: str
+    seconds: float
+    files: dict[str, bytes]
+
+
+class Maker(Protocol):
+    """Makes builds of one benchmark somewhere else, one at a time."""
+
+    def make(self, controls: ControlsFile) -> MadeElsewhere:
+        """The build with ``controls``.
+
+        Raises:
+            BuildError: the compiler there refuses it, as the one here would.
+            MakerLost: there will be no answer.
+        """
+
+
+def collected(built: BuildResult, home: Path) -> MadeElsewhere:
+    """The build in the folder ``home``, to be sent."""
+    files = {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    return MadeElsewhere(
+        built.path.relative_to(home).as_posix(), dict(built.code), dict(built.metrics), built.log, built.seconds, files
+    )
+
+
+def put(made: MadeElsewhere, home: Path) -> BuildResult:
+    """Lay a build that was made elsewhere into the folder ``home``, as if it had been made there."""
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        places = {inside(home, name): data for name, data in made.files.items()}
+        path = inside(home, made.path)
+    except Unfit as reason:
+        raise MakerLost(f"a path of its build {reason}") from reason
+    if path not in places:
+        raise MakerLost("its build is not among the files that it sent")
+    for place, data in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        place.chmod(0o755)
+    return BuildResult(home / made.path, made.code, made.metrics, made.log, made.seconds)
+
 
 _RECORD = "result.json"
 
@@ -31,24 +90,19 @@ class Builds(Struct, frozen=True):
     """Builds of one benchmark under ``directory``, which lives as long as the run and is never shared between runs.
 
     Attributes:
-        builder: the compiler on the kernel.
-        directory: where builds go, a subdirectory for each set of controls.
-        timeout_s: bound on one build.
-        metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
-        cached: the builds of other runs that may be taken instead; None where each is made.
         makers: gives those who make these builds elsewhere, as they would be made here; None where nobody does.
         slots: of this machine, for the searches of all benchmarks that are under way.
     """
 
-    builder: Builder
-    directory: Path
-    timeout_s: float
-    metrics: frozenset[str]
-    cached: CachedBuilds | None = None
+    builder: Builder  # the compiler on the kernel
+    directory: Path  # where builds go, a subdirectory for each set of controls
+    timeout_s: float  # bound on one build
+    metrics: frozenset[str]  # the exact metrics that objectives take; what is slow to count is counted only for these
+    cached: CachedBuilds | None = None  # the builds of other runs that may be taken instead; None where each is made
     makers: Callable[[Builds], Sequence[Maker]] | None = None
     slots: AbstractContextManager[object] = msgspec.field(default_factory=nullcontext)
     _sources: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
-    _found: dict[str, Found | None] = msgspec.field(default_factory=dict)
+    _found: dict[str, CachedBuild | None] = msgspec.field(default_factory=dict)
     _not_kept: dict[str, str] = msgspec.field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
@@ -120,7 +174,7 @@ class Builds(Struct, frozen=True):
     def _home(self, controls: ControlsFile | None) -> Path:
         return self.directory / _name(controls)
 
-    def _find(self, controls: ControlsFile | None, home: Path) -> Found | None:
+    def _find(self, controls: ControlsFile | None, home: Path) -> CachedBuild | None:
         """What the build cache has; it is asked once."""
         name = _name(controls)
         if name not in self._found:
@@ -250,3 +304,20 @@ def _read(record: Path) -> BuildResult:
     built = content["built"]
     code = {entry: CodeDigest(**digest) for entry, digest in built["code"].items()}
     return BuildResult(**{**built, "path": record.parent / built["path"], "code": code})
+
+
+class Afar(Struct, frozen=True):
+    """What is not done on this machine.
+
+    Attributes:
+        makers: gives those who make a benchmark's builds elsewhere too; None where nobody does.
+        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
+        measures: kind → what is measured on; empty where that is this machine.
+    """
+
+    makers: Callable[[Builds], Sequence[Maker]] | None = None
+    host_flags: HostFlags | None = None
+    measures: Mapping[str, Measures] = msgspec.field(default_factory=dict)
+
+
+HERE = Afar()

@@ -23,7 +23,7 @@ Signatures = Mapping[str, Signature | None]
 _Asked = tuple[CacheableBuild, str]  # what a build depends on, and its key
 
 
-class Found(Struct, frozen=True):
+class CachedBuild(Struct, frozen=True):
     """A build that the cache has. Its file lies there until it is put where it would have been built."""
 
     entry: Entry
@@ -43,34 +43,24 @@ class Found(Struct, frozen=True):
         return self.built
 
 
-class Made(Struct, frozen=True):
-    """A new build.
-
-    Attributes:
-        sources: of it, where they are known with it.
-        why_not_kept: what it may depend on that the cache does not know; None where there is nothing.
-    """
+class NewBuild(Struct, frozen=True):
+    """A new build."""
 
     built: BuildResult
-    sources: Mapping[str, str] | None
-    why_not_kept: str | None = None
+    sources: Mapping[str, str] | None  # of it, where they are known with it
+    why_not_kept: str | None = None  # what it may depend on that the cache does not know; None where there is nothing
 
 
 class CachedBuilds(Struct):
-    """The builds of a run that come from the build cache, or go into it.
+    """The builds of a run that come from the build cache, or go into it."""
 
-    Attributes:
-        cache: of the project.
-        rebuilds: whether every build is made again, and held against what the cache has for the same inputs.
-    """
-
-    cache: BuildCache
-    rebuilds: bool = False
+    cache: BuildCache  # of the project
+    rebuilds: bool = False  # whether every build is made again, and held against what the cache has for the same inputs
     seen: SeenFiles = msgspec.field(default_factory=SeenFiles)
     _missed: dict[tuple[int, str], tuple[Builder, _Asked | NotModelled]] = msgspec.field(default_factory=dict)
     _has_kept: bool = False
 
-    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
+    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> CachedBuild | None:
         """The build with ``controls`` that the cache has; None where it has none, or may not be asked.
 
         Args:
@@ -86,9 +76,9 @@ class CachedBuilds(Struct):
         cached = self.cache.find(asked[1], self.seen)
         if cached is None:
             self._missed[_which(builder, controls)] = builder, asked  # which lives on, so that its id stays its own
-        return Found(cached[1], out_dir) if cached else None
+        return CachedBuild(cached[1], out_dir) if cached else None
 
-    def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> Made:
+    def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> NewBuild:
         """A new build with ``controls``, which is kept if all that it depends on is known.
 
         Args:
@@ -104,20 +94,17 @@ class CachedBuilds(Struct):
             cached = self.cache.find(key, self.seen) if self.rebuilds else None
             inputs = build.inputs()
         except NotModelled as reason:
-            return Made(make(), None, str(reason))
+            return NewBuild(make(), None, str(reason))
         built, entry = self._made(build, inputs, builder, controls, make)
         if cached is not None:
             self._expect_the_same(cached, built)
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
-        return Made(built, entry.sources if entry else None)
+        return NewBuild(built, entry.sources if entry else None)
 
     def _asked_by_find(self, builder: Builder, controls: ControlsFile | None) -> _Asked:
-        """What ``find`` was told, if it was asked before: to ask may take a preprocessing, or a compiler's time limit.
-
-        Raises:
-            NotModelled: as ``_asked``.
-        """
+        """What ``find`` was told, if it was asked before."""
+        # To ask anew may take a preprocessing, or a compiler's time limit.
         missed = self._missed.pop(_which(builder, controls), None)
         if missed is None:
             return _asked(builder, controls)
@@ -138,11 +125,9 @@ class CachedBuilds(Struct):
         controls: ControlsFile | None,
         make: Callable[[], BuildResult],
     ) -> tuple[BuildResult, Entry | None]:
-        """A new build, and what may be kept of it: nothing if an input changed meanwhile, so that nobody knows which.
-
-        What is read is looked up before the build, for it to be watched, and behind it, while it still was as it was.
-        """
+        """A new build, and what may be kept of it."""
         own, installed = inputs
+        # Looked up before the build and behind it: nothing is kept if an input changed meanwhile.
         begun_ns, before = time.time_ns(), _signatures(own | installed)
         built = make()
         known, as_installed = self._digests(own), self._digests(installed)
@@ -198,11 +183,7 @@ def _which(builder: Builder, controls: ControlsFile | None) -> tuple[int, str]:
 
 
 def _asked(builder: Builder, controls: ControlsFile | None) -> _Asked:
-    """What the build depends on, and its key.
-
-    Raises:
-        NotModelled: that is not known.
-    """
+    """What the build depends on, and its key."""
     build = builder.cacheable(controls)
     return build, key_of(build.question())
 

@@ -18,11 +18,8 @@ class OffReference(CompileIQError, AssertionError):
     """An arm's output is farther from its reference than the body allows; that arm is judged."""
 
 
-class Output(Struct, frozen=True):
-    """One array, and what it has to equal within a tolerance: its reference, or without one the other arm's array.
-
-    The arms have to agree bit for bit where there is neither a reference nor a tolerance.
-    """
+class ComparedOutput(Struct, frozen=True):
+    """One array, and what it has to equal within a tolerance: its reference, or without one the other arm's array."""
 
     array: Any
     rtol: float = 0
@@ -30,14 +27,8 @@ class Output(Struct, frozen=True):
     reference: Any = None
 
     @classmethod
-    def of(cls, name: object, array: Any, *, rtol: float, atol: float, reference: Any) -> Output:
-        """A copy of what a body gave as the output ``name``.
-
-        Raises:
-            BodyError: ``name`` is not a string, ``array`` holds anything but numbers, or ``reference`` is of another
-                shape or holds anything else.
-            OffReference: it is farther from ``reference`` than the tolerance, where both are given.
-        """
+    def of(cls, name: object, array: Any, *, rtol: float, atol: float, reference: Any) -> ComparedOutput:
+        """A copy of what a body gave as the output ``name``."""
         import numpy as np
 
         if not isinstance(name, str):
@@ -90,16 +81,14 @@ class Outputs(Struct):
     """What bodies compared, by name.
 
     Attributes:
-        given: what the body that ran last gave.
         waiting: what the body that ran first gave, until the other arm's body compares it.
-        how: how each is compared, in words.
     """
 
-    given: dict[str, Output] = msgspec.field(default_factory=dict)
-    waiting: dict[str, Output] = msgspec.field(default_factory=dict)
-    how: dict[str, str] = msgspec.field(default_factory=dict)
+    given: dict[str, ComparedOutput] = msgspec.field(default_factory=dict)  # what the body that ran last gave
+    waiting: dict[str, ComparedOutput] = msgspec.field(default_factory=dict)
+    how: dict[str, str] = msgspec.field(default_factory=dict)  # how each is compared, in words
 
-    def take(self, name: str, output: Output, *, is_baseline: bool) -> None:
+    def take(self, name: str, output: ComparedOutput, *, is_baseline: bool) -> None:
         """Keep what the first arm gave, and hold what the second gives against it, unless it has a reference.
 
         Raises:
@@ -118,7 +107,7 @@ class Outputs(Struct):
             raise OutputMismatch(reason)
 
 
-def why_different(name: str, tuned: Output, baseline: Output) -> str | None:
+def why_different(name: str, tuned: ComparedOutput, baseline: ComparedOutput) -> str | None:
     """Why the tuned arm's output does not equal the baseline's as the body asks, or None."""
     import numpy as np
 

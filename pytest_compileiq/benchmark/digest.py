@@ -1,7 +1,6 @@
 """The digest of a benchmark: the test, its fixtures, the same-project code they use, its workloads and objectives.
 
-Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter.
-"""
+Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter."""
 
 from __future__ import annotations
 
@@ -10,11 +9,12 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
@@ -37,16 +37,10 @@ _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
 
 
 class Benchmark(Struct, frozen=True):
-    """Everything that a benchmark means, as digests; equal on every supported Python.
+    """Everything that a benchmark means, as digests; equal on every supported Python."""
 
-    Attributes:
-        sha256: of all of it.
-        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME``, ``objectives``,
-            ``functions and neighbours`` and ``data FILE``, to say which of them changed.
-    """
-
-    sha256: str
-    parts: Mapping[str, str]
+    sha256: str  # of all of it
+    parts: Mapping[str, str]  # `test FILE::NAME`, `helper FILE::NAME`, `workload NAME`, … → digest of each
 
 
 def digest_benchmark(
@@ -283,3 +277,45 @@ def _values_text(workload: str, values: Mapping[str, Any]) -> str:
             )
         texts.append(f"{key}={text}")
     return " ".join(texts)
+
+
+_SETUPS = ("setup_class", "setup_method", "setup_module", "setup_function")
+
+
+def given_to(item: pytest.Function, rootdir: Path) -> dict[str, object]:
+    """By name: the value of each ``parameter n``, and the source of each ``attribute N``."""
+    params: Mapping[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
+    given: dict[str, object] = {f"parameter {name}": value for name, value in params.items()}
+    for name, closure in _attributes_read(item, rootdir):
+        if closure.parts:
+            # By its source: a value may be one that tests collect in.
+            sources = sorted((place.partition("::")[2].rpartition(".")[2], sha) for place, sha in closure.parts.items())
+            given[f"attribute {name}"] = tuple(sources)
+    return given
+
+
+def _attributes_read(item: pytest.Function, rootdir: Path) -> Iterator[tuple[str, Closure]]:
+    classes = item.cls.__mro__ if item.cls is not None else ()
+    names, seen = [*_SETUPS, *_own_names(item.function, rootdir)], set()
+    while names:
+        if (name := names.pop()) in seen:
+            continue
+        seen.add(name)
+        closure, owner = Closure(rootdir), next((each for each in classes if name in vars(each)), None)
+        if owner is not None:
+            closure.add_attribute(owner, name)
+            names += _own_names(vars(owner)[name], rootdir)
+        elif name in _SETUPS:
+            closure.add_object(vars(item.module).get(name))
+        yield name, closure
+
+
+def _own_names(held: object, rootdir: Path) -> list[str]:
+    """The names that a method or property reads of ``self``."""
+    plain = held.__func__ if isinstance(held, staticmethod | classmethod) else held
+    plain = unwrapped(plain.fget if isinstance(plain, property) else plain)
+    if not isinstance(plain, types.FunctionType) or not plain.__code__.co_argcount:
+        return []
+    node = Closure(rootdir).definition(plain)
+    own = plain.__code__.co_varnames[0]
+    return [chain[1] for chain in chains_in(node) if len(chain) > 1 and chain[0] == own] if node is not None else []

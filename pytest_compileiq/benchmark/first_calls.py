@@ -20,11 +20,10 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_arm
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_arm, why_apart
 from pytest_compileiq.benchmark.compared import Outputs
-from pytest_compileiq.benchmark.draw import why_apart
 from pytest_compileiq.benchmark.fixture import Acf
-from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
+from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, LeaveBody, identity_of
 from pytest_compileiq.machine_code.shared_library import SharedLibrary, announcing
 from pytest_compileiq.model import Arm, Workload
 from pytest_compileiq.rules.calls import FEWEST, Called, FirstCalls
@@ -131,7 +130,7 @@ class _Watched(Struct):
             with suppress(ArmError, CheckFailed):  # whoever runs the body for its correctness says so
                 checked.learn()
             acf.written = checked.written
-        raise Leave
+        raise LeaveBody
 
     def _around(self, name: str, arguments: Sequence[Any], call: Callable[[], Any]) -> Any:
         key = (name, *map(identity_of, arguments))

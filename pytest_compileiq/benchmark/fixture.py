@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.benchmark.builds import Builds
-from pytest_compileiq.benchmark.compared import Output, Outputs
+from pytest_compileiq.benchmark.compared import ComparedOutput, Outputs
 from pytest_compileiq.errors import BodyError, EnvironmentFault, NoDevice, fault_of
 from pytest_compileiq.model import (
     L2,
@@ -26,13 +26,13 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
-from pytest_compileiq.timing.asked import Asked, asked_for, expect_callables
+from pytest_compileiq.timing.asked import MeasureArguments, asked_for, expect_callables
 from pytest_compileiq.toolchains.macros import params_in
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_compileiq.timing.written import Written
+    from pytest_compileiq.timing.written import WrittenOutput
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""
@@ -43,14 +43,13 @@ class Build:
     """What ``acf.build()`` made.
 
     Attributes:
-        path: the library or executable.
-        metrics: exact metrics: ``code_bytes``, ``registers``, …; ``instructions`` of C code when an objective names it.
-        log: what the compiler printed.
+        metrics: exact metrics: ``code_bytes``, ``registers``, …; ``instructions`` of C code when an objective names
+            it.
     """
 
-    path: Path
+    path: Path  # the library or executable
     metrics: Mapping[str, int]
-    log: str
+    log: str  # what the compiler printed
     _load: Callable[[], Any]
 
     def load(self) -> Any:
@@ -86,7 +85,6 @@ class Parameters(dict[str, KnobValue]):
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As ``dict.get``."""
         self._read.add(name)
         return super().get(name, default)
 
@@ -95,17 +93,14 @@ class Parameters(dict[str, KnobValue]):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """As ``dict.keys``: whoever asks for all of them may use all of them."""
         self._read.update(super().keys())
         return super().keys()
 
     def values(self) -> Any:
-        """As ``dict.values``."""
         self._read.update(super().keys())
         return super().values()
 
     def items(self) -> Any:
-        """As ``dict.items``."""
         self._read.update(super().keys())
         return super().items()
 
@@ -138,8 +133,8 @@ class Acf:
         self.read: set[str] = set()
         self.l2: L2 = "flush"
         self.launch: Launch | None = None
-        self.asked = Asked()
-        self.written: tuple[Written, ...] = ()
+        self.asked = MeasureArguments()
+        self.written: tuple[WrittenOutput, ...] = ()
         self.not_run: str | None = None
 
     @property
@@ -268,7 +263,7 @@ class Acf:
             OutputMismatch: the arms differ; an ``AssertionError``.
             OffReference: the output is off its reference; an ``AssertionError``.
         """
-        output = Output.of(name, array, rtol=rtol, atol=atol, reference=reference)
+        output = ComparedOutput.of(name, array, rtol=rtol, atol=atol, reference=reference)
         self._outputs.take(name, output, is_baseline=self.is_baseline)
 
     def _load(self, built: BuildResult) -> Any:

@@ -62,15 +62,7 @@ def _of(metric: str, entries: str | None) -> str:
 
 @dataclass(frozen=True)
 class TuneSpec:
-    """What the marker asks for. ``space`` is None for the toolchain's default; workloads are never empty.
-
-    Attributes:
-        where: predicates over the knobs, all of which a candidate has to satisfy.
-        stress: how many draws of ``acf.rng`` a finalist is held to; 0 for none.
-        repeats: whether production repeats its inputs, so that a gain may be one of remembered input.
-        weight: how much its log-time counts beside other benchmarks' where they share a budget.
-        limits: metric of a build, as an objective is called → the most that it may be.
-    """
+    """What the marker asks for. ``space`` is None for the toolchain's default; workloads are never empty."""
 
     toolchain: Toolchain
     name: str
@@ -82,12 +74,12 @@ class TuneSpec:
     engine_options: Mapping[str, Any]
     budget: Budget | None
     seed: int | None
-    stress: int
-    repeats: bool
-    weight: float
+    stress: int  # how many draws of acf.rng a finalist is held to; 0 for none
+    repeats: bool  # whether production repeats its inputs, so that a gain may be one of remembered input
+    weight: float  # how much its log-time counts beside other benchmarks' where they share a budget
     timeout_s: float
     thresholds: Thresholds
-    limits: Mapping[str, int]
+    limits: Mapping[str, int]  # metric of a build, as an objective is called → the most that it may be
 
     @property
     def counted(self) -> frozenset[str]:
@@ -102,11 +94,7 @@ def name_within(item: pytest.Item) -> str:
 
 
 def check_function(item: pytest.Function) -> None:
-    """Check that a marked test can be a benchmark.
-
-    Raises:
-        MarkerError: it does not take the fixture, or is a coroutine, which no clock here could time.
-    """
+    """Check that a marked test can be a benchmark."""
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if inspect.iscoroutinefunction(item.function) or inspect.isasyncgenfunction(item.function):

@@ -1,12 +1,19 @@
-"""The space that a marker's ``space=`` means for one compiler: names, classes of options, dicts and opaque spaces."""
+"""What the marker's ``space=`` and ``where=`` mean for one compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import functools
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from pytest_compileiq.benchmark.digest import Closure, free_variables
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, Knobs, KnobValue
-from pytest_compileiq.space import OpaqueSpace, Space
+from pytest_compileiq.rules.fingerprint import canonical_text, digest, parsed, undecorated
+from pytest_compileiq.space import OpaqueSpace, Predicate, Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import BaseSpace, Builder
 from pytest_compileiq.toolchains.macros import macro_of, params_in
@@ -20,11 +27,7 @@ def parts_of(given: object) -> Sequence[object]:
 
 
 def check_names(given: object, builder: Builder, nodeid: str) -> None:
-    """Check that ``builder`` has the spaces that ``space=`` names, without making any.
-
-    Raises:
-        MarkerError: it has not.
-    """
+    """Check that ``builder`` has the spaces that ``space=`` names, without making any."""
     for part in parts_of(given):
         if isinstance(part, str) and part not in (*_names(builder), *CONTROL_CLASSES):
             raise _no_space(part, builder, nodeid)
@@ -121,3 +124,125 @@ def _no_space(part: object, builder: Builder, nodeid: str) -> MarkerError:
         f"{nodeid}: space={part!r}{did_you_mean(str(part), names)}: expected a dict of knobs, "
         f"{', '.join(map(repr, names))}, PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
     )
+
+
+_MOST_TEXT = 200
+_PLAIN = (bool, int, float, complex, str, bytes, types.NoneType)
+
+Call = Callable[[Mapping[str, KnobValue]], object]
+_Definition = ast.Lambda | ast.FunctionDef
+
+
+def read_predicate(call: Call, rootdir: Path) -> Predicate:
+    """``call`` with its text and its identity."""
+    function, given = _function(call)
+    node = _definition(function)
+    closure = Closure(rootdir)
+    closure.add_names(function, ast.walk(node))
+    values = sorted(f"{name} = {text}" for name, text in [*given, *_outside(function, node)])
+    parts = sorted(f"{place} {sha}" for place, sha in closure.parts.items())
+    return Predicate(
+        call, _condition(node), digest([canonical_text(undecorated(node)), "values", *values, "parts", *parts])
+    )
+
+
+def _function(call: object) -> tuple[types.FunctionType, list[tuple[str, str]]]:
+    """The function that is called in the end, and the plain values that are bound to it on the way."""
+    if isinstance(call, types.FunctionType):
+        return call, []
+    if isinstance(call, functools.partial):
+        function, given = _function(call.func)
+        return function, [*given, ("partial", repr(_plain([*call.args])) + repr(_plain(call.keywords)))]
+    bound = call if isinstance(call, types.MethodType) else getattr(call, "__call__", None)  # noqa: B004 - its function
+    if isinstance(bound, types.MethodType) and isinstance(bound.__func__, types.FunctionType):
+        attributes = getattr(bound.__self__, "__dict__", {})
+        return bound.__func__, [(f"self.{name}", text) for name, text in _plain_values(attributes)]
+    raise MarkerError(f"tune(where={call!r:.100}): expected a lambda or a function written in Python")
+
+
+def _definition(function: types.FunctionType) -> _Definition:
+    """The syntax tree of the function, by where its code stands."""
+    code = function.__code__
+    try:
+        tree = parsed(Path(code.co_filename).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        raise _unreadable(function) from None
+    nodes = [node for node in ast.walk(tree) if isinstance(node, _Definition) and _begins_where(node, code)]
+    if len(nodes) > 1:
+        around = [node for node in nodes if all(_holds(node, *place) for place in _places(code))]
+        # A lambda within another holds less; without positions (python -X no_debug_ranges) all would be held.
+        nodes = sorted(around, key=lambda node: len(ast.unparse(node)))[:1] if _places(code) else nodes
+    if len(nodes) != 1:
+        raise _unreadable(function)
+    return nodes[0]
+
+
+def _unreadable(function: types.FunctionType) -> MarkerError:
+    code = function.__code__
+    return MarkerError(
+        f"tune(where=…): the source of {function.__qualname__} is not found at {code.co_filename}:"
+        f"{code.co_firstlineno}: write it as a function in a file of the project"
+    )
+
+
+def _begins_where(node: _Definition, code: types.CodeType) -> bool:
+    if isinstance(node, ast.Lambda):
+        return code.co_name == "<lambda>" and node.lineno == code.co_firstlineno
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return node.name == code.co_name and first == code.co_firstlineno
+
+
+def _places(code: types.CodeType) -> list[tuple[int, int]]:
+    """Line and column of every instruction that comes of an expression."""
+    return [
+        (line, column)
+        for line, _, column, end in code.co_positions()
+        if line is not None and column is not None and (column, end) != (0, 0)
+    ]
+
+
+def _holds(node: _Definition, line: int, column: int) -> bool:
+    end = (node.end_lineno or 0, node.end_col_offset or 0)
+    return (node.lineno, node.col_offset) <= (line, column) < end
+
+
+def _outside(function: types.FunctionType, node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The plain values that the function takes from its defaults, from around it and from its module."""
+    code = function.__code__
+    yield "defaults", repr(_plain([*(function.__defaults__ or ())])) + repr(_plain(function.__kwdefaults__ or {}))
+    named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} - set(code.co_varnames)
+    values = {**function.__globals__, **free_variables(function)}
+    yield from _plain_values({name: value for name, value in values.items() if name in named})
+
+
+def _plain_values(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, repr(plain)) for name, value in values.items() if (plain := _plain(value)) is not None]
+
+
+def _plain(value: object) -> object:
+    """``value`` in a form whose text says all of it, with None in the place of what is not plain."""
+    if isinstance(value, _PLAIN):
+        return type(value).__name__, value
+    if isinstance(value, list | tuple | range):
+        inner = [*map(_plain, value)]
+    elif isinstance(value, set | frozenset):
+        inner = sorted(map(_plain, value), key=repr)
+    elif isinstance(value, dict):
+        inner = [(_plain(key), _plain(held)) for key, held in value.items()]
+    else:
+        return None
+    return type(value).__name__, inner
+
+
+def _condition(node: _Definition) -> str:
+    """The condition, as a message shows it."""
+    if isinstance(node, ast.Lambda):
+        text = ast.unparse(node.body)
+    else:
+        statements = [statement for statement in node.body if not isinstance(statement, ast.Expr)]  # no docstring
+        match statements:
+            case [ast.Return(value=ast.expr() as returned)]:
+                text = ast.unparse(returned)
+            case _:
+                text = f"{node.name}(k)"
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

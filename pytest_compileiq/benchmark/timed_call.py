@@ -20,7 +20,7 @@ from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.machine_code.shared_library import SharedLibrary, announcing
 from pytest_compileiq.rules.calls import RATIO, CallTimes
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock
 
 _ROUNDS = 9
 _FEWEST_ROUNDS = 3
@@ -44,7 +44,7 @@ def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallT
     try:
         with announcing(watched.load):
             run(watched.measure)
-    except (Exception, Leave):  # by the caller's name for it, if that told what the body raised
+    except (Exception, LeaveBody):  # by the caller's name for it, if that told what the body raised
         if watched.times is None:
             raise
     return watched.times
@@ -61,7 +61,7 @@ Calls = Mapping[Key, _Seen]
 """Within one measured call, by function and arguments: the last call of each, and the measured call as a whole."""
 
 
-class Leave(BaseException):
+class LeaveBody(BaseException):
     """Unwinds the body once the look is done; no ``except Exception`` of its own catches it."""
 
 
@@ -109,7 +109,7 @@ class _Look(Struct):
             ),  # again beside the empty one, lest a slow moment falls on one alone
             empty_s=self._empty(call),
         )
-        raise Leave
+        raise LeaveBody
 
     # ── calls one by one ─────────────────────────────────────────────────────────────────────────────────────────
 

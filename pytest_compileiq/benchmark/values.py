@@ -66,11 +66,7 @@ class NoValue(Signal):
 
 
 def digest_of_value(value: object, rootdir: Path) -> str:
-    """SHA-256 of ``value``: equal in every process and every clone of the project at ``rootdir``.
-
-    Raises:
-        NoValue: it holds something that is known by its identity alone, or too much to read.
-    """
+    """SHA-256 of ``value``: equal in every process and every clone of the project at ``rootdir``."""
     closure = Closure(rootdir)
     digester = _Digester(closure, (str(rootdir), str(closure.rootdir)))
     digester.add(value)
@@ -78,15 +74,10 @@ def digest_of_value(value: object, rootdir: Path) -> str:
 
 
 class _Digester(Struct):
-    """Feeds a value to a hash, each piece behind its kind and its length.
+    """Feeds a value to a hash, each piece behind its kind and its length."""
 
-    Attributes:
-        closure: definitions of the project that the value's functions and classes reach.
-        rootdirs: the project's directory as it was given, and without links.
-    """
-
-    closure: Closure
-    rootdirs: tuple[str, ...]
+    closure: Closure  # definitions of the project that the value's functions and classes reach
+    rootdirs: tuple[str, ...]  # the project's directory as it was given, and without links
     _sha256: Any = field(default_factory=hashlib.sha256)
     _items: int = 0
     _bytes: int = 0
@@ -99,11 +90,7 @@ class _Digester(Struct):
         return str(self._sha256.hexdigest())
 
     def add(self, value: object) -> None:
-        """Take in one value.
-
-        Raises:
-            NoValue: as ``digest_of_value``.
-        """
+        """Take in one value."""
         self._items += 1
         self._depth += 1
         if self._items > _MOST_ITEMS:

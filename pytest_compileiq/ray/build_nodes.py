@@ -14,33 +14,25 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 
 from pytest_compileiq.benchmark.build_identity import identity_of, why_other
-from pytest_compileiq.benchmark.builds import Builds
-from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
+from pytest_compileiq.benchmark.builds import Builds, MadeElsewhere, Maker, MakerLost
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
-from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
+from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags
-from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
+from pytest_compileiq.workers.messages import BuildAnswer, BuildRefused, Identify, IdentityAnswer, Make, Query, Start
+from pytest_compileiq.workers.transport import WorkerDied
 from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
 
 
 @dataclass
 class BuildNode:
-    """One node.
+    """One node."""
 
-    Attributes:
-        device: the actor that owns the workers that build there.
-        slots: builds at once, of all benchmarks together.
-        turn: of the node's processor.
-        say: tells the user one line.
-    """
-
-    device: RemoteDevice
-    slots: int
-    turn: ProcessorTurn
-    say: Callable[[str], None]
+    device: RemoteDevice  # the actor that owns the workers that build there
+    slots: int  # builds at once, of all benchmarks together
+    turn: ProcessorTurn  # of the node's processor
+    say: Callable[[str], None]  # tells the user one line
     _idle: LifoQueue[Worker] = field(default_factory=LifoQueue)
     _free: threading.BoundedSemaphore = field(init=False)
     _giving_up: threading.Lock = field(default_factory=threading.Lock)
@@ -49,21 +41,13 @@ class BuildNode:
     def __post_init__(self) -> None:
         self._free = threading.BoundedSemaphore(self.slots)
 
-    def launch(self, start: Start, number: int) -> RayLine:
-        """Start one worker.
-
-        Raises:
-            WorkerDied: it ended at once.
-        """
+    def launch(self, start: Start, number: int) -> RayConnection:
+        """Start one worker."""
         line = launched(self.device, start)
-        return RayLine(self.device, line, lambda: self.device, lambda death: None)
+        return RayConnection(self.device, line, lambda: self.device, lambda death: None)
 
-    def ask(self, start: Start, query: Query, timeout_s: float) -> Identified | Made | NotMade:
-        """Have a worker that is idle, or a new one, answer while nobody measures on the processor.
-
-        Raises:
-            WorkerDied: it could not answer, or is lost.
-        """
+    def ask(self, start: Start, query: Query, timeout_s: float) -> IdentityAnswer | BuildAnswer | BuildRefused:
+        """Have a worker that is idle, or a new one, answer while nobody measures on the processor."""
         with self._free, self.turn.building():
             worker = self._worker(start)
             try:
@@ -90,18 +74,12 @@ class BuildNode:
 
 @dataclass
 class BuildNodes:
-    """The nodes of one run that may build.
-
-    Attributes:
-        start: what their workers begin with.
-        root: of the project.
-        say: tells the user one line.
-    """
+    """The nodes of one run that may build."""
 
     nodes: Sequence[BuildNode]
-    start: Start
-    root: Path
-    say: Callable[[str], None]
+    start: Start  # what their workers begin with
+    root: Path  # of the project
+    say: Callable[[str], None]  # tells the user one line
     _makers: dict[str, Sequence[Maker]] = field(default_factory=dict)
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
@@ -113,11 +91,7 @@ class BuildNodes:
             return self._makers[nodeid]
 
     def host_flags(self, nodeid: str) -> HostFlags:
-        """What flags of a test that name the host mean on the first node that says it.
-
-        Raises:
-            EnvironmentFault: none does.
-        """
+        """What flags of a test that name the host mean on the first node that says it."""
         reason = "none is left"
         for node in self.nodes:
             try:
@@ -125,16 +99,12 @@ class BuildNodes:
             except WorkerDied as death:
                 reason = f"{node.device.name}: {death.reason}"
                 continue
-            if isinstance(told, Identified):
+            if isinstance(told, IdentityAnswer):
                 return told.host_flags
         raise EnvironmentFault(f"no node can say how it would build {nodeid}: {reason}")
 
     def _found(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
-        """Those of every node that gives the baseline's machine code by the same inputs.
-
-        Raises:
-            BuildError: the baseline does not build here.
-        """
+        """Those of every node that gives the baseline's machine code by the same inputs."""
         nodes = [node for node in self.nodes if not node.device.is_lost]
         if not nodes:
             return ()
@@ -167,45 +137,32 @@ class NodeMaker:
     timeout_s: float
 
     def why_other(self, identity: Mapping[str, str], baseline: Mapping[str, CodeDigest]) -> str | None:
-        """What the node builds otherwise, or with; None where nothing is.
-
-        Args:
-            identity: what decides the builds here (``benchmark.build_identity``).
-            baseline: its machine code here.
-
-        Raises:
-            WorkerDied: the node does not answer.
-        """
+        """What the node builds otherwise, or with; None where nothing is."""
         told = self._ask(Identify(self.nodeid, self.host_flags))
-        if not isinstance(told, Identified):
+        if not isinstance(told, IdentityAnswer):
             return f"it answered {type(told).__name__}"
         if other := why_other(told.identity, identity):
             return other
         made = self._ask(Make(self.nodeid, self.host_flags, None))
-        if isinstance(made, NotMade):
+        if isinstance(made, BuildRefused):
             return f"its baseline does not build: {made.reason}"
-        is_same = isinstance(made, Made) and _digests(made.build.code) == _digests(baseline)
+        is_same = isinstance(made, BuildAnswer) and _digests(made.build.code) == _digests(baseline)
         return None if is_same else "its baseline has other machine code"
 
     def make(self, controls: ControlsFile) -> MadeElsewhere:
-        """The build with ``controls``.
-
-        Raises:
-            BuildError: the compiler refuses it.
-            MakerLost: there will be no answer.
-        """
+        """The build with ``controls``."""
         try:
             made = self._ask(Make(self.nodeid, self.host_flags, controls))
         except WorkerDied as death:
             self.node.give_up(death.reason)
             raise MakerLost(death.reason) from death
-        if isinstance(made, NotMade):
+        if isinstance(made, BuildRefused):
             raise BuildError(made.reason, kind=made.kind, log=made.log)
-        if not isinstance(made, Made):
+        if not isinstance(made, BuildAnswer):
             raise MakerLost(f"it answered {type(made).__name__}")
         return made.build
 
-    def _ask(self, query: Query) -> Identified | Made | NotMade:
+    def _ask(self, query: Query) -> IdentityAnswer | BuildAnswer | BuildRefused:
         return self.node.ask(self.start, query, START_TIMEOUT_S + self.timeout_s)
 
 

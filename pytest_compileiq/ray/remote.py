@@ -16,26 +16,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_compileiq.ray.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
-from pytest_compileiq.ray.joined import what_ray_says
-from pytest_compileiq.ray.luggage import Deliveries, Luggage
-from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.ray.cluster import what_ray_says
+from pytest_compileiq.ray.device_actor import CALLS_AT_ONCE, UNHEARD_S, DeviceActor, Ended
+from pytest_compileiq.ray.luggage import RemoteFiles, SentFiles
 from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
+from pytest_compileiq.workers.transport import WorkerDied
 
 _POLL_S = 1.0
 _STOP_S = 10.0
 
 
 class RemoteDevice:
-    """The actor of one device.
-
-    Args:
-        node_id: of the node that it lives on.
-        has_gpu: whether one of the node's GPUs is its own.
-        name: of the device, for messages.
-        told: what the actor begins with, as ``Device`` takes it.
-        calls_at_once: that it can be in the midst of.
-    """
+    """The actor of one device."""
 
     def __init__(
         self,
@@ -51,12 +43,12 @@ class RemoteDevice:
 
         self.name = name
         self.why_lost = ""
-        self._deliveries: Deliveries | None = None
+        self._deliveries: SentFiles | None = None
         self._losing = threading.Lock()
         self._heard = time.monotonic()
         self._beats: Any = None
         self._actor: Any = (
-            ray.remote(Device)
+            ray.remote(DeviceActor)
             .options(
                 num_cpus=0, num_gpus=int(has_gpu), max_restarts=0, max_task_retries=0, max_concurrency=calls_at_once,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
@@ -70,11 +62,7 @@ class RemoteDevice:
         return bool(self.why_lost)
 
     def begin(self, method: str, *arguments: object) -> Any:
-        """Call a method of the actor; returns the reference of its answer.
-
-        Raises:
-            WorkerDied: the actor is known to be lost.
-        """
+        """Call a method of the actor; returns the reference of its answer."""
         import ray
 
         if self.is_lost:
@@ -89,11 +77,7 @@ class RemoteDevice:
         return self.answer(self.begin(method, *arguments))
 
     def answer(self, reference: Any) -> Any:
-        """Wait for an answer, which the actor bounds; here only its silence is.
-
-        Raises:
-            WorkerDied: the worker died, or is lost with its actor.
-        """
+        """Wait for an answer, which the actor bounds; here only its silence is."""
         import ray
 
         try:
@@ -116,17 +100,12 @@ class RemoteDevice:
         """Whether it sees this machine's files at the same paths."""
         return self._deliveries is None
 
-    def furnish(self, luggage: Luggage) -> None:
+    def furnish(self, luggage: RemoteFiles) -> None:
         """It does not see this machine's files: it is to work on copies of them."""
-        self._deliveries = Deliveries(luggage, self.ask)
+        self._deliveries = SentFiles(luggage, self.ask)
 
     def settle(self) -> None:
-        """Bring the project, once, where it does not see it.
-
-        Raises:
-            WorkerDied: it is lost, or cannot keep what it was given.
-            EnvironmentFault: the project cannot travel.
-        """
+        """Bring the project, once, where it does not see it."""
         if self._deliveries is not None:
             self._given(self._deliveries.settle)
 
@@ -174,53 +153,30 @@ class RemoteDevice:
 
 
 @dataclass
-class RayLine:
-    """One worker of a device. Not thread-safe: one conversation at a time.
+class RayConnection:
+    """One worker of a device. Not thread-safe: one conversation at a time."""
 
-    Attributes:
-        device: that it lives on.
-        at_home: the device that a new worker of its number would live on.
-        done: is told of every task that was answered, and of the loss of the device.
-    """
-
-    device: RemoteDevice
+    device: RemoteDevice  # that it lives on
     number: int
-    at_home: Callable[[], RemoteDevice | None]
-    done: Callable[[WorkerDied | None], None]
+    at_home: Callable[[], RemoteDevice | None]  # the device that a new worker of its number would live on
+    done: Callable[[WorkerDied | None], None]  # is told of every task that was answered, and of the loss of the device
     _pending: Any = None
 
     @property
     def is_outdated(self) -> bool:
-        """Whether its device is lost, or was only a guest's."""
         return self.device is not self.at_home()
 
     @property
     def shares_files(self) -> bool:
-        """Whether it sees this machine's files at the same paths."""
         return self.device.shares_files
 
     def bring(self, build: Path) -> None:
-        """Copy a build to where the worker looks for it.
-
-        Raises:
-            WorkerDied: the worker is lost with its machine, or that has no room for it.
-        """
         self._told(lambda: self.device.bring(build))
 
     def send(self, order: Order) -> None:
-        """Send one order.
-
-        Raises:
-            WorkerDied: the worker is gone.
-        """
         self._told(lambda: self.device.ask("send", self.number, encode(order)))
 
     def receive(self, timeout_s: float) -> Answer:
-        """The next answer.
-
-        Raises:
-            WorkerDied: the worker died, hung, or is lost with its machine.
-        """
         if self._pending is None:  # else a Ctrl-C came while it was waited for
             self._pending = self._told(lambda: self.device.begin("receive", self.number, timeout_s))
         answer: bytes = self._told(lambda: self.device.answer(self._pending))
@@ -234,12 +190,10 @@ class RayLine:
         return decoded
 
     def close(self, wait_s: float) -> None:
-        """Wait for its end, and kill it if it does not end within ``wait_s``."""
         with contextlib.suppress(WorkerDied):
             self.device.ask("close", self.number, wait_s)
 
     def kill(self) -> None:
-        """End it now."""
         with contextlib.suppress(WorkerDied):
             self.device.ask("kill", self.number)
 
@@ -253,11 +207,7 @@ class RayLine:
 
 
 def launched(device: RemoteDevice, start: Start) -> int:
-    """Start a worker on ``device``, which is given the project first where it has none; returns its number.
-
-    Raises:
-        WorkerDied: it ended at once.
-    """
+    """Start a worker on ``device``, which is given the project first where it has none; returns its number."""
     device.settle()
     # A candidate is not to have the cluster's token.
     environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}

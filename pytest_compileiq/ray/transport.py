@@ -1,61 +1,314 @@
-"""Workers on the devices of a cluster: another carrier of the same messages."""
+"""Workers on the devices of a Ray cluster: one actor owns those of a device, and is replaced once lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pytest_compileiq.ray.cluster import Cluster
-from pytest_compileiq.ray.place import Place
-from pytest_compileiq.ray.remote import RayLine, RemoteDevice, launched
-from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, Transport, WorkerDied
+from pytest_compileiq.benchmark.builds import Afar, Builds, Maker
+from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes
+from pytest_compileiq.ray.cluster import (
+    OWN,
+    Node,
+    connect,
+    leave,
+    living_nodes,
+    name_of,
+    own_node,
+    unlike_nodes,
+)
+from pytest_compileiq.ray.device_actor import CALLS_AT_ONCE
+from pytest_compileiq.ray.luggage import RemoteFiles
+from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
+from pytest_compileiq.spelling import quantity
+from pytest_compileiq.system.cpu import ProcessorTurn
+from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
+from pytest_compileiq.timing.clock import Device, Measures
 from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, Transports, WorkerDied
+
+
+@dataclass
+class DeviceSlot:
+    """One device of the cluster, whichever actor owns it now."""
+
+    node: Node  # that it is of
+    has_gpu: bool  # whether it is one of the node's GPUs
+    told: tuple[str, ...]
+    turn: threading.RLock = field(default_factory=threading.RLock)  # whoever works there has it
+    losses: int = 0  # of actors, since something was done there
+    is_usable: bool = True  # False once its node is gone or refused, or actors are lost there again and again
+    luggage: RemoteFiles | None = None
+    device: RemoteDevice | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return name_of(self.node)
+
+    def reached(self) -> RemoteDevice:
+        """Its device; of an actor that begins now, where the last one was lost."""
+        if self.device is None or self.device.is_lost:
+            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
+            if self.luggage is not None:
+                self.device.furnish(self.luggage)
+        return self.device
+
+
+def named(devices: Sequence[Device]) -> str:
+    """As models are told apart."""
+    told = (
+        (each.name, each.architecture, each.driver, f"{each.power_limit_w:g} W" if each.power_limit_w else None)
+        for each in devices
+    )
+    return "; ".join(", ".join(filter(None, parts)) for parts in told)
+
+
+_BEAT_S = 5.0
+_LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them
+
+
+@dataclass
+class Cluster:
+    """The devices of a Ray cluster that this run uses: those of nodes that have what this machine has."""
+
+    root: Path  # the project's root, which the paths of the messages are relative to
+    guard: Guard  # of the run, which holds its builds
+    where: str  # ray for a cluster of its own on this machine, else its HOST:PORT
+    say: Callable[[str], None]  # tells the user one line
+    start: Start  # what every worker begins with
+    kinds: frozenset[str]  # of devices that the run measures on
+    places: list[DeviceSlot] = field(default_factory=list)
+    luggage: RemoteFiles = field(init=False)  # what nodes that do not see this machine's files are given
+    measures: Mapping[str, Measures] = field(default_factory=dict)  # kind → what all devices in use measure on
+    processors: defaultdict[str, ProcessorTurn] = field(default_factory=lambda: defaultdict(ProcessorTurn))
+    _losing: threading.Lock = field(default_factory=threading.Lock)
+    _told_lost: set[int] = field(default_factory=set)
+    _own_node: str = ""
+    _told: tuple[str, ...] = ()
+    _elsewhere: Mapping[str, Node] = field(default_factory=dict)
+    _build_nodes: BuildNodes | None = None
+    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _closed: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        """Connect, or begin a cluster, and look at its devices."""
+        connect(self.where, self.guard, self.say)
+        try:
+            self._look_around()
+        except BaseException:
+            self.close()  # another test may ask for it again
+            raise
+
+    def _look_around(self) -> None:
+        """See what each node is good for; raises as the beginning of the cluster does."""
+        self._own_node = own_node()
+        probe = self.guard.folder / "seen-by-nodes"
+        probe.touch()
+        told = self._told = str(self.root), str(self.guard.folder), str(probe)
+        self.luggage = RemoteFiles(self.root, self.guard, self.say)
+        self.places = [
+            DeviceSlot(node, has_gpu, told)
+            for node in (living_nodes() if self.where == OWN else self._alike(living_nodes()))
+            for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
+        ]
+        threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()
+        asked = [(place, place.reached().begin("shares_files")) for place in self.places]
+        for place, reference in asked:
+            self._look_for_files(place, reference)
+        self._expect_one_model()
+        self._elsewhere = {place.node["NodeID"]: place.node for place in self.places if place.luggage}
+        self.places = self.usable
+        if not self.places:
+            raise ConnectionError("no node of the Ray cluster can be used")
+        if self._elsewhere:
+            self.luggage.project()  # now, for what it is refused for to be said before anything begins
+
+    @property
+    def usable(self) -> list[DeviceSlot]:
+        """The devices that are left."""
+        return [place for place in self.places if place.is_usable]
+
+    def lost(self, place: DeviceSlot, device: RemoteDevice) -> None:
+        """Note the loss of a device's actor, and tell it once."""
+        with self._losing:
+            if id(device) in self._told_lost or self._closed.is_set():
+                return
+            self._told_lost.add(id(device))
+            place.losses += 1
+            self.say(f"{device.why_lost}; {self._what_is_left(place)}")
+
+    def _what_is_left(self, place: DeviceSlot) -> str:
+        """What becomes of a place whose actor was lost."""
+        others = [other for other in self.usable if other is not place]
+        left = f"going on with {quantity(len(others), 'other device')}" if others else "no device is left"
+        try:
+            living = {node["NodeID"] for node in living_nodes()}
+        except ConnectionError as error:  # so that no other actor can begin
+            place.is_usable = False
+            return f"{error}: {left}"
+        if self._own_node not in living:  # then Ray takes this run's job for finished
+            for each in self.places:
+                each.is_usable = False
+            mend = "" if self.where == OWN else "ray start it again, and "
+            return (
+                "the node of this machine is gone, and with it this run's part in the cluster: nothing that was "
+                f"finished is lost; {mend}the same command goes on"
+            )
+        if place.node["NodeID"] not in living:
+            place.is_usable = False
+            return f"its node is gone: {left}"
+        if place.losses >= _LOSSES_IN_A_ROW and others:
+            place.is_usable = False
+            return f"{place.losses} in a row were lost there: {left}"
+        return "another one takes its place"
+
+    def processor_of(self, place: DeviceSlot) -> ProcessorTurn:
+        """Who uses the processor of a device: nodes that see this machine's files are this machine."""
+        return OWN_PROCESSOR if place.luggage is None else self.processors[place.node["NodeID"]]
+
+    def afar(self, nodeid: str) -> Afar:
+        """What other machines do for a test; this one builds too, as much as it is to."""
+        # Nodes that are measured on, and where flags mean something else, are refused when they enter the test.
+        is_here = any(place.luggage is None for place in self.usable)
+        host_flags = None if is_here else self._of_builds().host_flags(nodeid)
+
+        def makers(builds: Builds) -> Sequence[Maker]:
+            return self._of_builds().makers(nodeid, builds)
+
+        return Afar(makers, host_flags, {} if is_here else self.measures)
+
+    def _of_builds(self) -> BuildNodes:
+        with self._looking:
+            if self._build_nodes is None:
+                self._build_nodes = BuildNodes(self._builders(), self.start, self.root, self.say)
+            return self._build_nodes
+
+    def _builders(self) -> list[BuildNode]:
+        return [self._builder(node) for node in self._elsewhere.values()]
+
+    def _builder(self, node: Node) -> BuildNode:
+        slots = max(1, int(node["Resources"].get("CPU", 1)))
+        device = RemoteDevice(
+            node["NodeID"], name_of(node), self._told, has_gpu=False, calls_at_once=slots + CALLS_AT_ONCE
+        )
+        device.furnish(self.luggage)
+        return BuildNode(device, slots, self.processors[node["NodeID"]], self.say)
+
+    def refuse(self, node: Node, reason: str) -> None:
+        """Use a node no more, and tell it once."""
+        with self._losing:
+            refused = [place for place in self.usable if place.node["NodeID"] == node["NodeID"]]
+            for place in refused:
+                place.is_usable = False
+            if refused:
+                self.say(f"{name_of(node)} is not used: {reason}")
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it is this run's own; closing twice does nothing more."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        for device in self._devices():
+            device.stop()
+        leave()
+
+    def _alike(self, nodes: list[Node]) -> list[Node]:
+        """The nodes that have what messages and workers depend on as this machine has it; others are told."""
+        unlike = unlike_nodes(nodes)
+        for node in nodes:
+            if why := unlike.get(node["NodeID"]):
+                self.say(f"{name_of(node)} is not used: {why}")
+        return [node for node in nodes if node["NodeID"] not in unlike]
+
+    def _look_for_files(self, place: DeviceSlot, reference: object) -> None:
+        device = place.reached()
+        try:
+            if not device.answer(reference):
+                place.luggage = self.luggage
+                device.furnish(self.luggage)
+        except WorkerDied as death:
+            place.is_usable = False
+            self.say(f"{death.reason}: it is not used")
+
+    def _expect_one_model(self) -> None:
+        """Measure on devices of one model alone."""
+        # What is fast on one model need not be on another, and a claim is about one.
+        measures = {id(place): self._measures_of(place) for place in self.usable}
+        able = [place for place in self.usable if self.kinds <= measures[id(place)].keys()]
+        models = {id(place): tuple(measures[id(place)][kind].device for kind in sorted(self.kinds)) for place in able}
+        own = [models[id(place)] for place in able if place.node["NodeID"] == self._own_node]
+        kept = own[0] if own else next((model for model, _ in Counter(models.values()).most_common(1)), ())
+        for place in self.usable:
+            if place not in able:
+                lacking = " and ".join(sorted(self.kinds - measures[id(place)].keys()))
+                self._leave_out(place, f"has no device of kind {lacking}")
+            elif models[id(place)] != kept:
+                self._leave_out(place, f"measures on {named(models[id(place)])}, and this run on {named(kept)}")
+            else:
+                self.measures = measures[id(place)]
+
+    def _measures_of(self, place: DeviceSlot) -> Mapping[str, Measures]:
+        """What is measured on at a place, of the kinds of this run; nothing where its actor is lost."""
+        try:
+            measures: Mapping[str, Measures] = place.reached().ask("measures", sorted(self.kinds))
+        except WorkerDied as death:
+            place.is_usable = False
+            self.say(f"{death.reason}: it is not used")
+            return {}
+        return measures
+
+    def _leave_out(self, place: DeviceSlot, why: str) -> None:
+        place.is_usable = False
+        if place.device is not None:
+            place.device.stop()
+        self.say(f"{place.name} {why}: it is not measured on")
+
+    def _beat(self) -> None:
+        while not self._closed.wait(_BEAT_S):
+            for device in self._devices():
+                device.beat()
+
+    def _devices(self) -> list[RemoteDevice]:
+        """The actors, those that build included."""
+        of_builds = [node.device for node in self._build_nodes.nodes] if self._build_nodes else []
+        return [*(place.device for place in self.places if place.device is not None), *of_builds]
 
 
 def open_transport(
     root: Path, guard: Guard, where: str, say: Callable[[str], None], start: Start, kinds: frozenset[str]
-) -> Transport:
+) -> Transports:
     """The devices of the cluster ``where``, for one run; raises as ``Cluster``."""
-    return RayTransport(root, guard, where, say, start, kinds)
+    return _ClusterTransports(root, guard, where, say, start, kinds)
 
 
-class RayTransport(Cluster):
+class _ClusterTransports(Cluster):
     """A run's part in a cluster."""
 
     @property
-    def carriers(self) -> Sequence[RayCarrier]:
+    def carriers(self) -> Sequence[RayTransport]:
         """One carrier to each device that the run began with."""
-        return [RayCarrier(self, home) for home in range(len(self.places))]
+        return [RayTransport(self, home) for home in range(len(self.places))]
 
 
 @dataclass
-class RayCarrier:
-    """Starts workers on the devices of a cluster: worker 0 at ``home``, the others on those behind it, in turn.
-
-    What a device is lost with is asked for again on another one, where there is one: it may have been the device's
-    doing. What is lost there too was the candidate's.
-    """
+class RayTransport:
+    """Starts workers on the devices of a cluster: worker 0 at ``home``, the others on those behind it, in turn."""
 
     cluster: Cluster
     home: int
-    _avoided: dict[int, Place] = field(default_factory=dict)
+    _avoided: dict[int, DeviceSlot] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:
-        """How many places there are; a place that is gone is passed over."""
         return len(self.cluster.places)
 
-    def launch(self, start: Start, number: int) -> Line:
-        """Start one worker.
-
-        Raises:
-            WorkerDied: it ended at once.
-            OSError: no device can be used.
-        """
+    def launch(self, start: Start, number: int) -> Connection:
         place = self._place_of(number)
         device = place.reached()
         try:
@@ -63,18 +316,13 @@ class RayCarrier:
         except WorkerDied as death:
             self._lost(number, place, device, death)
             raise
-        return RayLine(
+        return RayConnection(
             device, line, lambda: self._place_of(number).device,
             partial(self._done, number, place, device),
         )  # fmt: skip
 
     @contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
-        """Hold the device's turn, and on its machine the processor's lock where that is measured.
-
-        Raises:
-            OSError: no device can be used.
-        """
         for tries_left in reversed(range(MOST_LOSSES)):
             place = self._place_of(number)
             with place.turn, self._held(number, place, kinds) as is_held:
@@ -83,8 +331,7 @@ class RayCarrier:
                     return
 
     @contextmanager
-    def _held(self, number: int, place: Place, kinds: Sequence[str]) -> Iterator[bool]:
-        """Whether the processor's lock is held, if it has to be."""
+    def _held(self, number: int, place: DeviceSlot, kinds: Sequence[str]) -> Iterator[bool]:
         if "cpu" not in kinds:
             yield True
             return
@@ -103,13 +350,11 @@ class RayCarrier:
                 device.ask("release")
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        """Use the node of worker ``number`` no more: what it was to do is asked for elsewhere."""
         place = self._place_of(number)
         self.cluster.refuse(place.node, reason)
         return WorkerDied("lost", f"{place.name} is not used: {reason}")
 
-    def sweep(self, spared: Collection[Line] = ()) -> None:
-        """Kill what workers have left behind, unless somebody works there; those that live are spared, all of them."""
+    def sweep(self, spared: Collection[Connection] = ()) -> None:
         for place in self.cluster.usable:
             if place.turn.acquire(blocking=False):  # who waits for a turn that has one waits for ever
                 try:
@@ -118,12 +363,7 @@ class RayCarrier:
                 finally:
                     place.turn.release()
 
-    def _place_of(self, number: int) -> Place:
-        """Where worker ``number`` lives.
-
-        Raises:
-            ConnectionError: no device is left.
-        """
+    def _place_of(self, number: int) -> DeviceSlot:
         places, first = self.cluster.places, self.home + number
         in_turn = [places[(first + step) % len(places)] for step in range(len(places))]
         usable = [place for place in in_turn if place.is_usable]
@@ -134,17 +374,18 @@ class RayCarrier:
             )
         return next((place for place in usable if place is not self._avoided.get(number)), usable[0])
 
-    def _done(self, number: int, place: Place, device: RemoteDevice, death: WorkerDied | None) -> None:
+    def _done(self, number: int, place: DeviceSlot, device: RemoteDevice, death: WorkerDied | None) -> None:
         if death is not None:
             self._lost(number, place, device, death)
             return
         place.losses = 0
         self._avoided.pop(number, None)
 
-    def _lost(self, number: int, place: Place, device: RemoteDevice, death: WorkerDied) -> None:
+    def _lost(self, number: int, place: DeviceSlot, device: RemoteDevice, death: WorkerDied) -> None:
         if death.kind != "lost":
             return
         self.cluster.lost(place, device)
+        # Asked again on another device: it may have been this one's doing. What is lost there too was the candidate's.
         before = self._avoided.pop(number, None)
         if before is None:
             self._avoided[number] = place

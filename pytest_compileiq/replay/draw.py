@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body
-from pytest_compileiq.benchmark.draw import run_draw
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_draw
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import Verdict

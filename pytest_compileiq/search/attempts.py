@@ -10,8 +10,8 @@ from typing import TypeVar
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.search.batches import Evaluated
 from pytest_compileiq.search.journal import Journal
-from pytest_compileiq.workers.carrier import MOST_LOSSES
 from pytest_compileiq.workers.pool import EvaluationFailed
+from pytest_compileiq.workers.transport import MOST_LOSSES
 
 _LONGEST_NAME = 200
 _Given = TypeVar("_Given")

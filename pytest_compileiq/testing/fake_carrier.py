@@ -12,7 +12,6 @@ from typing import Any
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.timing.sampler import ARMS, Slot
-from pytest_compileiq.workers.carrier import Line, WorkerDied
 from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
@@ -33,6 +32,7 @@ from pytest_compileiq.workers.messages import (
     Ready,
     Start,
 )
+from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
 
@@ -63,7 +63,7 @@ def obedient(order: Order) -> Answer:
 
 @dataclass
 class FakeCarrier:
-    """A ``Carrier`` whose workers are functions of this process.
+    """A ``Transport`` whose workers are functions of this process.
 
     Attributes:
         answer: the worker's number in launch order, and the order → the worker's answer; an exception is raised.
@@ -106,7 +106,7 @@ class FakeCarrier:
         self.said.append(("refuse", reason))
         return WorkerDied("lost", reason)
 
-    def sweep(self, spared: Collection[Line] = ()) -> None:
+    def sweep(self, spared: Collection[Connection] = ()) -> None:
         """Note the numbers of the workers spared."""
         self.said.append(("sweep", tuple(line.number for line in spared if isinstance(line, _FakeLine))))
 

@@ -15,18 +15,16 @@ if TYPE_CHECKING:
     from pytest_compileiq.timing.outputs import Output
 
 
-class Asked(Struct, frozen=True):
+class MeasureArguments(Struct, frozen=True):
     """What ``measure`` was given besides the callable.
 
     Attributes:
-        outputs: what the callable writes.
         check: raises where the outputs are wrong; without it, they have to be the same after every call.
-        reset: restores what the callable works on.
     """
 
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[Output, ...] = ()  # what the callable writes
     check: Callable[[], object] | None = None
-    reset: Callable[[], object] | None = None
+    reset: Callable[[], object] | None = None  # restores what the callable works on
 
     @property
     def by(self) -> CheckedBy | None:
@@ -70,14 +68,16 @@ def _expect_no_arguments(parameter: str, given: Callable[..., object]) -> None:
         ) from None
 
 
-def asked_for(outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None) -> Asked:
+def asked_for(
+    outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None
+) -> MeasureArguments:
     """What ``measure`` was given, with its outputs as memory.
 
     Raises:
         BodyError: an output is no array that can be overwritten.
     """
     if isinstance(outputs, tuple | list) and not outputs:
-        return Asked((), check, reset)
+        return MeasureArguments((), check, reset)
     from pytest_compileiq.timing.outputs import as_outputs  # heavy: numpy
 
-    return Asked(as_outputs(outputs), check, reset)
+    return MeasureArguments(as_outputs(outputs), check, reset)

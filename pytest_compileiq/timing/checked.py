@@ -27,9 +27,9 @@ from msgspec import Struct
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm
 from pytest_compileiq.samples import ChecksMade, SlotStart, StartKind
-from pytest_compileiq.timing.asked import Asked
+from pytest_compileiq.timing.asked import MeasureArguments
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
-from pytest_compileiq.timing.written import POISONS, Written
+from pytest_compileiq.timing.written import POISONS, WrittenOutput
 
 if TYPE_CHECKING:
     from pytest_compileiq.timing.outputs import Bytes
@@ -66,9 +66,9 @@ class CheckedArm(Struct):
     """One arm's callable, with what its calls write."""
 
     timed: Timed
-    asked: Asked
+    asked: MeasureArguments
     overwriting_s: float = 0.0
-    _known: list[Written] | None = None
+    _known: list[WrittenOutput] | None = None
 
     def learn(self) -> None:
         """Find out which bytes of its outputs a call writes.
@@ -97,10 +97,10 @@ class CheckedArm(Struct):
             if written is not None:
                 content[untouched] = before[place][untouched]
                 output.write(content)
-            self._known.append(Written(output, content, written))
+            self._known.append(WrittenOutput(output, content, written))
 
     @property
-    def written(self) -> tuple[Written, ...]:
+    def written(self) -> tuple[WrittenOutput, ...]:
         """Each output with what a call writes there, in order; empty before ``learn``."""
         return tuple(self._known or ())
 
@@ -127,7 +127,7 @@ class CheckedArm(Struct):
                     f"the call leaves {own.output.name} as reset= left it, which the {other.timed.arm} does not",
                 )
 
-    def _is_as_reset(self, known: Written) -> bool:
+    def _is_as_reset(self, known: WrittenOutput) -> bool:
         """Whether a call leaves what ``reset`` left: it may write nothing, since what it finds is never the poison."""
         from pytest_compileiq.timing.outputs import equal
 

@@ -12,11 +12,9 @@ from typing import Any
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2
 from pytest_compileiq.samples import Conditions
-from pytest_compileiq.timing.base import Device, SingleCalls, StoreLimit
-from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
-from pytest_compileiq.timing.cuda_driver import Driver
-from pytest_compileiq.timing.flip import Flip
-from pytest_compileiq.timing.l2_cache import L2Cache
+from pytest_compileiq.timing.clock import Device, SingleCalls, StoreLimit
+from pytest_compileiq.timing.cuda_context import Driver, cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
+from pytest_compileiq.timing.device_kernels import Flip, L2Cache
 from pytest_compileiq.timing.launching import Launching, capture
 from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 
@@ -51,24 +49,14 @@ class _HostLimit:
 
 
 class CudaClock:
-    """CUDA events around the calls. They resolve about 0.5 µs, a five hundredth of the shortest sample.
+    """CUDA events around the calls. They resolve about 0.5 µs, a five hundredth of the shortest sample."""
 
-    A sample of a cold cache is ``repeats`` times an overwrite of what the call writes, a sweep of the L2 cache and one
-    call, with two events around each call; one of a warm cache is a call that is not timed, and ``repeats`` calls
-    between two events. Either is launched whole as one CUDA graph, or call by call. Then a sweep also keeps the GPU
-    busy while the host enqueues, and a sample for which the GPU waited for the host counts as host-bound.
-
-    The events lie on the legacy default stream, which waits for every blocking stream of the context, and they for it;
-    with ``all_streams`` they stand for non-blocking streams too.
-
-    Args:
-        l2: ``"flush"``: no call finds anything of its own in the cache; ``"warm"``: each finds what the last one left.
-        launching: how the calls are launched.
-
-    Raises:
-        EnvironmentFault: no driver, no visible device (both ``NoDevice``), no cuda-core, or too little GPU memory.
-    """
-
+    # A sample of a cold cache is `repeats` times an overwrite of what the call writes, a sweep of the L2 cache and one
+    # call, with two events around each call; one of a warm cache is a call that is not timed, and `repeats` calls
+    # between two events. Either is one CUDA graph, or launched call by call; then a sweep also keeps the GPU busy while
+    # the host enqueues, and a sample for which the GPU waited for the host counts as host-bound.
+    # The events lie on the legacy default stream, which waits for every blocking stream of the context, and they for
+    # it; with `all_streams` they stand for non-blocking streams too.
     shortest_s = 250e-6
 
     def __init__(self, launching: Launching, *, l2: L2 = "flush") -> None:
@@ -93,13 +81,6 @@ class CudaClock:
         self._flips: dict[int, Sequence[Flip]] = {}
 
     def seconds(self, call: Call, repeats: int) -> float:
-        """Seconds of GPU time for one call of ``call``, the mean of ``repeats``.
-
-        Raises:
-            Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the work fails; an error that
-                poisons the context (``CUDA_ERROR_ILLEGAL_ADDRESS``) fails every later call in this process too.
-            CannotMeasure: the calls are to be captured, and cannot be.
-        """
         self._repeats = repeats
         pairs = self._pairs_of(repeats if self._l2 == "flush" else 1)
         if self._launching.launch == "graph":
@@ -114,13 +95,6 @@ class CudaClock:
     sample = seconds
 
     def once(self, call: Call) -> object:
-        """Call as it is timed, and wait for the GPU; a graph returns what the call did when it was captured.
-
-        The first time, the capture of a graph calls too.
-
-        Raises:
-            Exception: as ``seconds``.
-        """
         if self._launching.launch == "graph":
             self._replayable(call, 0, []).launch(self._stream)
             value = self._captured[id(call)]
@@ -130,18 +104,15 @@ class CudaClock:
         return value
 
     def overwrite_before(self, call: Call, flips: Sequence[Callable[[], Flip | None]]) -> None:
-        """Flip these bytes before each sweep; a warm cache would hold them, so that nothing is flipped there."""
-        if self._l2 == "flush":
+        if self._l2 == "flush":  # a warm cache would hold what is flipped
             self._flips[id(call)] = [flip for make in flips if (flip := make()) is not None]
 
     def store_limit(self) -> StoreLimit:
-        """The traffic of all multiprocessors with their L1 caches, at the highest clock."""
         has = self._gpu.properties
         bytes_per_s = _BYTES_A_CYCLE * float(has.multiprocessor_count) * has.clock_rate * 1e3
         return StoreLimit(bytes_per_s, f"{_BYTES_A_CYCLE} bytes a cycle of each of its multiprocessors")
 
     def why_void(self) -> str | None:
-        """Why the samples so far measured something else than the kernel; None where they measured it."""
         if self._host.bound <= _HOST_BOUND_SAMPLES * self._host.samples:
             return None
         return (
@@ -151,8 +122,6 @@ class CudaClock:
         )
 
     def conditions(self) -> Conditions:
-        """How the last sample was taken, with what an empty kernel takes in the same place."""
-
         def empty() -> None:
             self._cache.empty(current_stream(self._core))
 
@@ -169,7 +138,6 @@ class CudaClock:
     # ── one sample ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _emit(self, stream: Any, call: Call, repeats: int, pairs: list[_Pair]) -> float:
-        """Enqueue one sample on ``stream``; returns the host's seconds between events that the GPU had reached."""
         if self._l2 == "warm":
             call()
             return self._timed(stream, call, repeats, pairs[0])
@@ -223,19 +191,13 @@ class CudaClock:
 
 
 class CudaEnergy:
-    """Joules by NVML's counter, which moves every few ten milliseconds: a sample lasts long enough for a hundred steps.
-
-    The cache is warm: what a sweep between two calls draws would count, too.
-
-    Raises:
-        EnvironmentFault: as for ``CudaClock``, or the GPU counts no energy.
-    """
+    """Joules by NVML's counter, which moves every few ten milliseconds."""
 
     shortest_s = 2.0
     single_calls: SingleCalls = "none"
 
     def __init__(self, launching: Launching) -> None:
-        self._clock = CudaClock(launching, l2="warm")
+        self._clock = CudaClock(launching, l2="warm")  # what a sweep between two calls draws would count, too
         self.once = self._clock.once
         self.overwrite_before = self._clock.overwrite_before
         self.store_limit = self._clock.store_limit
@@ -244,15 +206,13 @@ class CudaEnergy:
         self._joules()
 
     def seconds(self, call: Call, repeats: int) -> float:
-        """Seconds of GPU time for one call, the mean of at least ``repeats``, in graphs of bounded size."""
         several = min(repeats, _MOST_CALLS_OF_A_GRAPH)
         return fmean(self._clock.seconds(call, several) for _ in range(math.ceil(repeats / several)))
 
     def sample(self, call: Call, repeats: int) -> float:
-        """Joules for one call, the mean of at least ``repeats``; what the idle GPU draws meanwhile is in it."""
         several = min(repeats, _MOST_CALLS_OF_A_GRAPH)
         calls = several * math.ceil(repeats / several)
-        before = self._joules()
+        before = self._joules()  # what the idle GPU draws meanwhile is in it
         self.seconds(call, calls)
         return (self._joules() - before) / calls
 
@@ -264,11 +224,7 @@ class CudaEnergy:
 
 
 def cuda_device() -> Device:
-    """The GPU that kernels run on: the current context's, else the first that CUDA shows. Makes no context.
-
-    Raises:
-        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
-    """
+    """The GPU that kernels run on: the current context's, else the first that CUDA shows. Makes no context."""
     gpu = visible_gpu(cuda_core())
     return Device(gpu.name, architecture(*gpu.compute_capability), driver_version(), power_limit_w(uuid_of(gpu)))
 
@@ -284,12 +240,7 @@ def context_is_poisoned() -> bool:
 
 
 def finish() -> None:
-    """Wait for what was launched on the GPU in use.
-
-    Raises:
-        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
-        BodyError: something that ran there failed; the message names the CUDA error.
-    """
+    """Wait for what was launched on the GPU in use."""
     visible_gpu(cuda_core()).set_current()
     Driver().finish()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.timing.cuda_context import cuda_core
+from pytest_compileiq.timing.cuda_context import Driver, cuda_core, visible_gpu
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.outputs import Bytes
 
 # What a sweep reads is zero, so that nothing is ever stored: the store keeps the load from being optimised away.
 _PTX = b"""\
@@ -39,11 +42,7 @@ _PTX = b"""\
 
 @lru_cache(maxsize=8)
 def device_kernels(device: int) -> dict[str, Any]:
-    """``sweep``, ``flip`` and ``empty``, compiled for CUDA's ``device``, whose context is current.
-
-    Raises:
-        EnvironmentFault: the driver does not compile PTX.
-    """
+    """``sweep``, ``flip`` and ``empty``, compiled for CUDA's ``device``, whose context is current."""
     try:
         code = cuda_core().ObjectCode.from_ptx(_PTX)
         return {name: code.get_kernel(name) for name in ("sweep", "flip", "empty")}
@@ -51,3 +50,78 @@ def device_kernels(device: int) -> dict[str, Any]:
         raise EnvironmentFault(
             f"the driver does not compile PTX ({error}): a container needs the driver capability 'compute'"
         ) from error
+
+
+_L2_MULTIPLE = 2  # a buffer of the cache's own size may leave lines of the kernel's in it
+_FREE_SHARE = 0.5  # what is free may be wanted by the call, too
+_THREADS, _BYTES_A_THREAD = 256, 16
+
+
+class L2Cache:
+    """The L2 cache of the GPU in use."""
+
+    def __init__(self) -> None:
+        self._core = cuda_core()
+        gpu = visible_gpu(self._core)
+        gpu.set_current()
+        self._kernels = device_kernels(gpu.device_id)
+        # A sweep reads and writes nothing: the kernel that displaces written lines would be timed for their write-back.
+        wanted_bytes = _L2_MULTIPLE * gpu.properties.l2_cache_size
+        self._free_bytes = Driver().free_bytes()
+        held_bytes = min(wanted_bytes, int(_FREE_SHARE * self._free_bytes))
+        self.flushable = held_bytes == wanted_bytes
+        self._wanted_bytes = wanted_bytes
+        blocks = max(1, held_bytes // (_THREADS * _BYTES_A_THREAD))
+        legacy = self._core.LEGACY_DEFAULT_STREAM
+        try:
+            self._memory = gpu.allocate(blocks * _THREADS * _BYTES_A_THREAD, stream=legacy)
+        except Exception as error:
+            raise EnvironmentFault(f"{self._short()} ({error})") from error
+        self._memory.fill(0, stream=legacy)
+        self._sweep = self._core.LaunchConfig(grid=blocks, block=_THREADS)
+        self._empty = self._core.LaunchConfig(grid=1, block=1)
+
+    def sweep(self, stream: Any) -> None:
+        """Leave the cache cold and clean; takes the GPU some ten microseconds."""
+        self._core.launch(stream, self._sweep, self._kernels["sweep"], self._memory)
+
+    def empty(self, stream: Any) -> None:
+        """Launch a kernel that does nothing."""
+        self._core.launch(stream, self._empty, self._kernels["empty"])
+
+    def expect_flushable(self) -> None:
+        """Nothing, where a sweep is a whole one."""
+        if not self.flushable:
+            raise EnvironmentFault(self._short())
+
+    def _short(self) -> str:
+        return (
+            f"{self._free_bytes >> 20} MiB of GPU memory are free, and flushing the L2 cache takes "
+            f"{self._wanted_bytes / _FREE_SHARE / 2**20:.0f}: free some, or measure with l2='warm'"
+        )
+
+
+_FLIP_THREADS = 256  # of one byte each
+
+
+class Flip:
+    """Flips ``bits`` of the bytes at ``address`` of the GPU in use."""
+
+    def __init__(self, address: int, bits: Bytes) -> None:
+        self._core = cuda_core()
+        gpu = visible_gpu(self._core)
+        self._kernel = device_kernels(gpu.device_id)["flip"]
+        self._blocks = self._core.LaunchConfig(grid=-(-bits.size // _FLIP_THREADS), block=_FLIP_THREADS)
+        self._address, self._size = address, bits.size
+        try:
+            self._bits = gpu.allocate(bits.size, stream=self._core.LEGACY_DEFAULT_STREAM)
+        except Exception as error:
+            raise EnvironmentFault(
+                f"outputs of {bits.size} bytes are overwritten before each call by as many bytes of GPU memory, which "
+                f"are not free ({error}): free some, or measure with l2='warm'"
+            ) from error
+        Driver().copy_from_host(int(self._bits.handle), bits.ctypes.data, bits.size)
+
+    def __call__(self, stream: Any) -> None:
+        """Enqueue it on ``stream``."""
+        self._core.launch(stream, self._blocks, self._kernel, self._address, self._bits, self._size)

@@ -1,24 +1,124 @@
-"""Watches the GPU that a body launches on, whichever of the visible ones that is, and locks it meanwhile."""
+"""Whose the processes are that compute on a GPU: ours, others' that this ``/proc`` knows, or others' that it does not.
+
+NVML may number processes as the host does, whatever the namespace of this one, as it does below some container
+runtimes; or list nothing at all there. A neighbour that cannot be told from ourselves counts as one of ours only as
+long as there are enough of us."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import LockClocks
 from pytest_compileiq.samples import ClockReading
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
 from pytest_compileiq.system.told_wait import TOLD_S, holder_of, wait_text
-from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
-from pytest_compileiq.timing.clocks import Settled, read_clocks, settle, why_not_held
+from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
-from pytest_compileiq.timing.neighbours import Family, Neighbours, neighbours
+from pytest_compileiq.timing.gpu_clocks import Settled, base_clock_mhz, locked_clocks, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
 from pytest_compileiq.timing.watch import Disturbance, Watch
+
+_DRIVER = b"libcuda.so"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The processes of one run as one of its workers sees them."""
+
+    own: int  # this process
+    holds_context: bool  # whether it computes on the GPU, so that NVML ought to list it
+    root: int  # the process whose descendants are ours, and its ancestors too
+    lineage: Callable[[int], Sequence[int]]  # a process, its parent and so on; empty where /proc does not know it
+    on_gpu: Callable[[], int]  # how many of us compute on a GPU, at most
+
+    @classmethod
+    def of_worker(cls, *, holds_context: bool, parent_holds_context: bool) -> Family:
+        """This process, its parent, and all that the parent has started."""
+        root = os.getppid()
+
+        def on_gpu() -> int:
+            return parent_holds_context + sum(map(_has_driver, _descendants(root)))
+
+        return cls(os.getpid(), holds_context, root, lambda pid: tuple(_lineage(pid)), on_gpu)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Who else computes on a GPU."""
+
+    known: tuple[int, ...] = ()  # pids of others, as this /proc numbers them
+    unknown: int = 0  # how many more there are at least, which this /proc does not know
+    among: tuple[int, ...] = ()  # the pids, as NVML numbers them, that the unknown ones are among
+    visible: bool = True  # whether NVML shows processes here; if not, there may be neighbours all the same
+    is_listed: bool = True  # whether NVML shows this process, if it computes there, under its own number
+
+    def __str__(self) -> str:
+        """Who they are, in words; empty where there is nobody."""
+        known = ", ".join(map(str, self.known))
+        pids = f"{'pids on the host' if self.unknown == len(self.among) else 'among the pids on the host'} "
+        processes = f"{quantity(self.unknown, 'process')} of another container or user"
+        unknown = f"{processes} ({pids}{', '.join(map(str, self.among))})" if self.unknown else ""
+        return " and ".join(filter(None, (known, unknown)))
+
+
+def neighbours(listed: Collection[int] | None, family: Family) -> Neighbours:
+    """Who of the processes that NVML lists is not of ``family``; ``listed`` is None where NVML does not tell."""
+    if listed is None:
+        return Neighbours(visible=False)
+    lineages = {pid: family.lineage(pid) for pid in sorted(set(listed))}
+    ancestors = family.lineage(family.root)
+    known = tuple(pid for pid, line in lineages.items() if line and pid not in ancestors and family.root not in line)
+    if family.own in lineages:  # its numbers are ours, so that no process of ours is unknown
+        unknown = tuple(pid for pid, line in lineages.items() if not line)
+        return Neighbours(known, len(unknown), unknown)
+    is_listed = not family.holds_context
+    # The numbers are of another namespace, in which one of us may have any.
+    others = tuple(pid for pid in lineages if pid not in known)
+    surplus = len(others) - family.on_gpu() if others else 0
+    among = others if surplus > 0 else ()
+    return Neighbours(known, max(0, surplus), among, visible=bool(lineages) or is_listed, is_listed=is_listed)
+
+
+def _lineage(pid: int) -> Iterator[int]:
+    """``pid``, its parent and so on, as far as this ``/proc`` knows them."""
+    while pid:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return
+        yield pid
+        pid = _parent(stat)
+
+
+def _descendants(root: int) -> Iterator[int]:
+    """Every process below ``root``, without it."""
+    parents = {pid: _parent(stat) for pid, stat in of_each_process("stat")}
+    wanted = {root}
+    while below := {pid for pid, parent in parents.items() if parent in wanted}:
+        yield from below
+        wanted = below
+
+
+def _parent(stat: bytes) -> int:
+    return int(stat.rpartition(b")")[2].split()[1])
+
+
+def _has_driver(pid: int) -> bool:
+    """Whether a process has loaded the CUDA driver, without which it computes on no GPU."""
+    with contextlib.suppress(OSError):
+        return _DRIVER in Path(f"/proc/{pid}/maps").read_bytes()
+    return False
+
 
 SHARED = "other containers may measure on this GPU at the same time: set ACF_LOCK_DIR to a directory that they share"
 _UNSEEN = (
@@ -28,13 +128,7 @@ _UNSEEN = (
 
 
 class GpuWatch(Watch):
-    """Watches the GPU in use from the first ``before`` on.
-
-    Args:
-        waiting: called again and again while another run measures on it.
-        parent_holds_context: whether the process that started this one computes on a GPU too.
-        lock_clocks: where to hold its clocks meanwhile.
-    """
+    """Watches the GPU in use from the first ``before`` on."""
 
     def __init__(
         self, waiting: Callable[[], object], *, parent_holds_context: bool, lock_clocks: LockClocks = None
@@ -48,16 +142,9 @@ class GpuWatch(Watch):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Free its clocks, and unlock it."""
         self._held.close()
 
     def before(self) -> None:
-        """Lock it, once nobody else holds the lock, and its clocks.
-
-        Raises:
-            Disturbance: it or its clocks cannot be locked, or others compute on it all the same.
-            EnvironmentFault: there is no GPU.
-        """
         if self._uuid is None:
             self._uuid = current_uuid()
             try:
@@ -67,7 +154,6 @@ class GpuWatch(Watch):
         self._look(self._uuid)
 
     def settle(self, load: Callable[[], object]) -> Settled | None:
-        """Keep it busy until its clocks are steady, and remark where they are not, or not where they are held."""
         if self._uuid is None:
             return None
         settled = settle(load, functools.partial(read_clocks, self._uuid))
@@ -78,23 +164,12 @@ class GpuWatch(Watch):
         return settled
 
     def after_slot(self) -> ClockReading | None:
-        """Its clocks now."""
         return read_clocks(self._uuid) if self._uuid else None
 
     def after_quad(self) -> str | None:
-        """How it slowed itself down: by heat, or by a power brake.
-
-        Raises:
-            Disturbance: others compute on it.
-        """
         return hardware_slowdown(self._look(self._uuid)) if self._uuid else None
 
     def after(self) -> None:
-        """Look once more.
-
-        Raises:
-            Disturbance: others compute on it.
-        """
         self.after_quad()
 
     def _look(self, uuid: str) -> GpuState:

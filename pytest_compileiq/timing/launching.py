@@ -17,9 +17,15 @@ from typing import Any
 
 from pytest_compileiq.errors import CannotMeasure
 from pytest_compileiq.model import Arm, Launch
-from pytest_compileiq.timing.cuda_context import Launches, cuda_core, launching_on, noting_launches, visible_gpu
-from pytest_compileiq.timing.cuda_driver import Driver
-from pytest_compileiq.timing.l2_cache import L2Cache
+from pytest_compileiq.timing.cuda_context import (
+    Driver,
+    NotedLaunches,
+    cuda_core,
+    launching_on,
+    noting_launches,
+    visible_gpu,
+)
+from pytest_compileiq.timing.device_kernels import L2Cache
 from pytest_compileiq.timing.sampler import blame
 
 _REFUSED = re.compile(r"CUDA_ERROR_STREAM_CAPTURE_(\w+)|stream is capturing|cudaErrorStreamCapture(\w+)")
@@ -33,15 +39,7 @@ _REMEDIES = {
 
 
 def capture(emit: Callable[[Any], object], first: Callable[[], object]) -> Any:
-    """The graph of what ``emit`` gives to the stream that it is called with, ready to be launched.
-
-    This package's launches go to that stream, and torch's, where torch is loaded. ``first`` is called there before:
-    what only a first call does, such as loading code or setting memory aside, must not happen within a capture.
-
-    Raises:
-        CannotMeasure: something in it cannot be captured; the message says what to change.
-        Exception: whatever ``emit`` raises by itself.
-    """
+    """The graph of what ``emit`` gives to the stream that it is called with, ready to be launched."""
     core = cuda_core()
     # Blocking, so that a launch on the legacy stream within the capture is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     # beside a non-blocking stream it would run at once and be missing from the replay.
@@ -49,7 +47,7 @@ def capture(emit: Callable[[Any], object], first: Callable[[], object]) -> Any:
     builder = stream.create_graph_builder()
     try:
         with _current(stream):
-            first()
+            first()  # what only a first call does, such as loading code, must not happen within a capture
             builder.begin_building("thread_local")  # forbids what a replay would not repeat, such as cudaMalloc
             emit(stream)
         builder.end_building()
@@ -101,31 +99,17 @@ _OTHER_STREAMS_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Launching:
-    """How the calls of both arms are launched.
-
-    Attributes:
-        all_streams: whether the events have to stand for all streams of the context, not only for those that wait for
-            the legacy one.
-        kernel_s: seconds of GPU time of the shorter call, with nothing of the host in it.
-        eager_ratio: how many times as long the calls take when they are launched one by one; None where they are.
-        why_eager: why they are not in a graph; None where they are.
-    """
+    """How the calls of both arms are launched."""
 
     launch: Launch
-    all_streams: bool
-    kernel_s: float
-    eager_ratio: float | None
-    why_eager: str | None
+    all_streams: bool  # whether events have to stand for streams that do not wait for the legacy one, too
+    kernel_s: float  # seconds of GPU time of the shorter call, with nothing of the host in it
+    eager_ratio: float | None  # of the time launched one by one to that in a graph; None where there is no graph
+    why_eager: str | None  # why they are not in a graph; None where they are
 
 
 def choose_launching(calls: Mapping[Arm, Call], wanted: Launch | None) -> Launching:
-    """How to launch ``calls``, the two arms': as ``wanted``, or in a graph wherever it does the same.
-
-    Raises:
-        CannotMeasure: a call launches nothing, or on streams that no event covers, or cannot be captured as wanted.
-        ArmError: a call raised.
-        EnvironmentFault: there is no GPU, or too little of its memory is free.
-    """
+    """How to launch ``calls``, the two arms': as ``wanted``, or in a graph wherever it does the same."""
     probe = _Probe()
     looks = [_look(probe, arm, calls[arm], wanted) for arm in sorted(calls)]  # what both cannot do is the baseline's
     reasons = [look.why_eager for look in looks if look.why_eager]
@@ -191,11 +175,7 @@ class _Probe:
             )
 
     def _uses_other_streams(self, call: Call, count: int, host_s: float, legacy_s: float) -> bool:
-        """Whether work of the call escapes the events of the legacy stream.
-
-        Raises:
-            CannotMeasure: it does, and this driver has no events of all streams.
-        """
+        """Whether work of the call escapes the events of the legacy stream."""
         if self._covers:
             all_s = self._behind(call, count, host_s, all_streams=True) / count
             return all_s > (1 + _OTHER_STREAMS_SHARE) * legacy_s + _LAUNCH_GAP_S
@@ -211,7 +191,7 @@ class _Probe:
         return False
 
     def _why_eager(
-        self, call: Call, launches: Launches, host_s: float, eager_s: float, wanted: Launch | None
+        self, call: Call, launches: NotedLaunches, host_s: float, eager_s: float, wanted: Launch | None
     ) -> str | None:
         """Why the call is not captured; None where it is."""
         if wanted == "eager":
@@ -235,12 +215,8 @@ class _Probe:
             )
         return None
 
-    def _replayable(self, call: Call, launches: Launches) -> Any:
-        """A graph of the call, which launches the same each time.
-
-        Raises:
-            CannotMeasure: it cannot be captured, or what is captured differs from ``launches``.
-        """
+    def _replayable(self, call: Call, launches: NotedLaunches) -> Any:
+        """A graph of the call, which launches the same each time."""
         graphs = [self._captured(call, first) for first in (call, lambda: None)]
         if any(noted.made != launches.made for _, noted in graphs):
             raise CannotMeasure(
@@ -249,8 +225,8 @@ class _Probe:
             )
         return graphs[0][0]
 
-    def _captured(self, call: Call, first: Call) -> tuple[Any, Launches]:
-        noted = Launches()
+    def _captured(self, call: Call, first: Call) -> tuple[Any, NotedLaunches]:
+        noted = NotedLaunches()
 
         def emit(stream: Any) -> None:
             nonlocal noted

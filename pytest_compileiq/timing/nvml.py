@@ -28,35 +28,23 @@ _DISTURBING = (0x08, 0x20, 0x40, 0x80)
 
 @dataclass(frozen=True)
 class GpuState:
-    """A GPU at one moment; None where NVML does not say.
-
-    Attributes:
-        throttle_reasons: why the clocks are not higher, in words.
-        energy_mj: millijoules since the driver was loaded; the counter moves every few ten milliseconds.
-        compute_pids: the processes that hold a compute context, as NVML numbers them; ``timing.neighbours`` tells whose
-            they are.
-    """
+    """A GPU at one moment; None where NVML does not say."""
 
     sm_clock_mhz: int | None
     memory_clock_mhz: int | None
-    throttle_reasons: tuple[str, ...] | None
+    throttle_reasons: tuple[str, ...] | None  # why the clocks are not higher, in words
     power_w: float | None
     temperature_c: int | None
-    energy_mj: int | None
+    energy_mj: int | None  # millijoules since the driver was loaded; the counter moves every few ten milliseconds
     compute_pids: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
 class WholeGpu:
-    """A GPU and the library that answers for it, for what ``snapshot`` does not tell or is too slow for.
+    """A GPU and the library that answers for it, for what ``snapshot`` does not tell or is too slow for."""
 
-    Attributes:
-        nvml: the initialised module ``pynvml``.
-        handle: NVML's handle of the GPU; of the whole one where a MIG device is meant.
-    """
-
-    nvml: Any
-    handle: Any
+    nvml: Any  # the initialised module pynvml
+    handle: Any  # NVML's handle of the GPU; of the whole one where a MIG device is meant
 
     def ask(self, query: str, *arguments: Any) -> Any:
         """The answer to one of NVML's queries; None where the GPU, its driver or this ``pynvml`` has none."""
@@ -79,11 +67,7 @@ def whole_gpu(device: int | str = 0) -> WholeGpu | None:
 
 
 def snapshot(device: int | str = 0) -> GpuState | None:
-    """The GPU as it is now, or None where NVML or the device is not available.
-
-    Args:
-        device: CUDA's ordinal among the devices that ``CUDA_VISIBLE_DEVICES`` shows, or a UUID.
-    """
+    """The GPU as it is now, or None where NVML or the device is not available."""
     nvml = _library()
     if nvml is None:
         return None
@@ -169,11 +153,7 @@ def _words(reasons: int | None) -> tuple[str, ...] | None:
 
 
 def _find(nvml: Any, device: int | str) -> Any:
-    """NVML's handle of a UUID, or of CUDA's ``device``-th visible device.
-
-    Raises:
-        LookupError: there is no such device, or which one it is cannot be determined.
-    """
+    """NVML's handle of a UUID, or of CUDA's ``device``-th visible device."""
     if isinstance(device, str):
         return _named(nvml, device)
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from pytest_compileiq.errors import BodyError, CompileIQError
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.cuda_driver import Driver
-    from pytest_compileiq.timing.flip import Flip
+    from pytest_compileiq.timing.cuda_context import Driver
+    from pytest_compileiq.timing.device_kernels import Flip
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -27,19 +27,12 @@ _EXPECTED = (
 
 
 class Output(Protocol):
-    """One array that a call writes.
+    """One array that a call writes."""
 
-    Attributes:
-        name: ``outputs[0]``.
-        item_bytes: of one value.
-        size: of the whole, in bytes.
-        dtype: of one value; None where numpy has no such type.
-    """
-
-    name: str
-    item_bytes: int
-    size: int
-    dtype: np.dtype[Any] | None
+    name: str  # outputs[0]
+    item_bytes: int  # of one value
+    size: int  # of the whole, in bytes
+    dtype: np.dtype[Any] | None  # of one value; None where numpy has no such type
 
     def now(self) -> Bytes:
         """The content: of the host's memory that memory itself, of a GPU's a copy."""
@@ -59,11 +52,7 @@ class Output(Protocol):
 
 
 def as_outputs(given: Any) -> tuple[Output, ...]:
-    """The arrays that ``measure`` was given.
-
-    Raises:
-        BodyError: one is no array, is empty, or cannot be overwritten byte by byte.
-    """
+    """The arrays that ``measure`` was given."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray | memoryview):
         raise BodyError(f"acf.measure(outputs={_shown(given)}): expected a list of {_EXPECTED}")
     return tuple(_as_output(f"outputs[{place}]", thing) for place, thing in enumerate(given))
@@ -110,8 +99,7 @@ class _Gpu:
 
     @cached_property
     def _driver(self) -> Driver:
-        from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
-        from pytest_compileiq.timing.cuda_driver import Driver
+        from pytest_compileiq.timing.cuda_context import Driver, cuda_core, visible_gpu
 
         visible_gpu(cuda_core()).set_current()
         return Driver()
@@ -131,7 +119,7 @@ class _Gpu:
         self.write(self.now() ^ bits)
 
     def flip_of(self, bits: Bytes) -> Flip:
-        from pytest_compileiq.timing.flip import Flip
+        from pytest_compileiq.timing.device_kernels import Flip
 
         return Flip(self._address, bits)
 

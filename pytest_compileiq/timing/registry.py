@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Arm, Launch, LockClocks
-from pytest_compileiq.timing.base import Clock, Device, Measures, capability
-from pytest_compileiq.timing.cpu import CpuClock, cpu_device
+from pytest_compileiq.timing.clock import Clock, CpuClock, Device, Measures, capability, cpu_device
 from pytest_compileiq.timing.sampler import blame
 from pytest_compileiq.timing.watch import Watch
 
@@ -46,11 +45,7 @@ def make_clock(kind: str, metric: str, calls: Mapping[Arm, Call], *, l2: L2, lau
 
 
 def finish(kind: str) -> None:
-    """Wait until the device has done what was launched on it; nothing where there is none.
-
-    Raises:
-        BodyError: something that ran there failed.
-    """
+    """Wait until the device has done what was launched on it; nothing where there is none."""
     if kind == "cpu":
         return
     from pytest_compileiq.timing.cuda import finish as finish_gpu
@@ -66,11 +61,6 @@ class Untimed(CpuClock):
         self._kind = kind
 
     def once(self, call: Call) -> object:
-        """Call, and wait for the device.
-
-        Raises:
-            BodyError: something that ran there failed.
-        """
         value = call()
         finish(self._kind)
         return value
@@ -162,12 +152,9 @@ def why_not_here(kind: str, architecture: str) -> str | None:
 
 
 def runs(device: str, code: str) -> bool:
-    """Whether a device of compute capability ``device`` (``sm_90a``) runs a cubin for ``code``.
-
-    A plain cubin runs on its own major version from its minor version on; a feature-specific one (``a``) on exactly
-    its own architecture, a family-specific one (``f``) within the family (CUDA C++ Programming Guide, "Compute
-    Capability and Feature Set Compiler Targets").
-    """
+    """Whether a device of compute capability ``device`` (``sm_90a``) runs a cubin for ``code``."""
+    # A plain cubin runs on its major version from its minor version on, one for `a` on exactly its own architecture,
+    # one for `f` within the family (CUDA C++ Programming Guide, "Feature Set Compiler Targets").
     have, want = capability(device), capability(code)
     if code.endswith("a"):
         return have == want

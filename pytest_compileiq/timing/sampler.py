@@ -22,7 +22,7 @@ from pytest_compileiq.model import Arm, Launch, LockClocks, tail_of
 from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.rules.stopping import FIRST_QUADS, Race
 from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
-from pytest_compileiq.timing.base import Clock
+from pytest_compileiq.timing.clock import Clock
 from pytest_compileiq.timing.watch import UNWATCHED, Watch
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
@@ -104,19 +104,13 @@ class ArmError(Signal):
 
 
 class Timed(Struct):
-    """One arm's callable, and how it is called.
-
-    Attributes:
-        call: does the work.
-        tick: called before every call, so that a watcher sees progress.
-        reset: called before every call, and never timed: a sample is then of one call.
-    """
+    """One arm's callable, and how it is called."""
 
     arm: Arm
-    call: Call
+    call: Call  # does the work
     clock: Clock
-    tick: Call
-    reset: Call | None = None
+    tick: Call  # called before every call, so that a watcher sees progress
+    reset: Call | None = None  # called before every call, and never timed: a sample is then of one call
 
     def once(self) -> object:
         """Call once as it is timed, and wait for the device; returns what the call returned.
@@ -287,12 +281,7 @@ def _enough(clock: Clock, call_s: float) -> int:
 
 @contextmanager
 def blame(arm: Arm, what: str = "the measured callable") -> Iterator[None]:
-    """Whatever a callable raises is its arm's fault, but that no clock can time it.
-
-    Raises:
-        ArmError: it raised.
-        CannotMeasure: no clock can time it.
-    """
+    """Whatever a callable raises is its arm's fault, but that no clock can time it."""
     try:
         yield
     except (CannotMeasure, KeyboardInterrupt):

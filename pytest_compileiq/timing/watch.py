@@ -1,14 +1,16 @@
-"""What may disturb a measurement while it is taken: a device that slows itself down, or that others compute on."""
+"""What may disturb a measurement while it is taken: a device that slows itself down, or others that compute on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.samples import ClockReading
-from pytest_compileiq.timing.clocks import Settled
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.gpu_clocks import Settled
 
 
 class Disturbance(Signal):
@@ -16,15 +18,10 @@ class Disturbance(Signal):
 
 
 class Watch:
-    """Watches one block; this one is of a device that cannot tell anything.
+    """Watches one block; this one is of a device that cannot tell anything."""
 
-    Attributes:
-        remarks: what could not be seen, or kept out, in sentences.
-        locked_mhz: where the device's clocks are held; None where they are free.
-    """
-
-    remarks: tuple[str, ...] = ()
-    locked_mhz: int | None = None
+    remarks: tuple[str, ...] = ()  # what could not be seen, or kept out, in sentences
+    locked_mhz: int | None = None  # where the device's clocks are held; None where they are free
 
     def __enter__(self) -> Self:
         return self

@@ -7,24 +7,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.flip import Flip
+    from pytest_compileiq.timing.device_kernels import Flip
     from pytest_compileiq.timing.outputs import Bytes, Mask, Output
 
 _MOST_APART = 0.1  # of the values
 POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 
 
-class Written(Struct):
-    """One output after a call.
-
-    Attributes:
-        content: what the call leaves there.
-        written: the bytes to overwrite before a call, those that it writes; None for all.
-    """
+class WrittenOutput(Struct):
+    """One output after a call."""
 
     output: Output
-    content: Bytes
-    written: Mask | None
+    content: Bytes  # what the call leaves there
+    written: Mask | None  # the bytes to overwrite before a call, those that it writes; None for all
 
     @property
     def written_bytes(self) -> int:
@@ -36,14 +31,14 @@ class Written(Struct):
         """What calls write, without what they leave alone."""
         return self.content if self.written is None else self.content[self.written]
 
-    def left_of(self, other: Written) -> Mask | None:
+    def left_of(self, other: WrittenOutput) -> Mask | None:
         """Which bytes the other arm's call writes and this one's leaves; None where there are none."""
         if self.written is None or self.content.size != other.content.size:
             return None
         left = ~self.written if other.written is None else other.written & ~self.written
         return left if left.any() else None
 
-    def why_apart(self, other: Written) -> str | None:
+    def why_apart(self, other: WrittenOutput) -> str | None:
         """How these values differ from the baseline's, in words; None where few do, or numpy lacks their type."""
         from pytest_compileiq.rules.accuracy import share_apart
 

@@ -10,34 +10,23 @@ from dataclasses import dataclass, field
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.errors import NoWorker, fault_of
-from pytest_compileiq.workers.carrier import MOST_LOSSES, Carrier, WorkerDied
 from pytest_compileiq.workers.messages import Entered, Start
 from pytest_compileiq.workers.tasks import pack_builder
+from pytest_compileiq.workers.transport import MOST_LOSSES, Transport, WorkerDied
 from pytest_compileiq.workers.worker import Worker
 
 
 @dataclass
 class Crew:
-    """Workers by number; all benchmarks share them, so that imports are paid once.
+    """Workers by number; all benchmarks share them, so that imports are paid once."""
 
-    Attributes:
-        start: what each worker begins with.
-        carrier: where the workers live.
-    """
-
-    start: Start
-    carrier: Carrier
+    start: Start  # what each worker begins with
+    carrier: Transport  # where the workers live
     _workers: dict[int, Worker] = field(default_factory=dict)
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
-        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
-
-        Those of one device, that is: one device after the other is kept from all others.
-
-        Raises:
-            NoWorker: one did not get ready.
-        """
-        devices = self.carrier.devices
+        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample."""
+        devices = self.carrier.devices  # one after the other is kept from all others
         for place, first in enumerate(numbers[:devices]):
             with self.carrier.alone(first, ()):
                 self._start_up(numbers[place::devices])
@@ -47,19 +36,13 @@ class Crew:
 
     @contextmanager
     def entered(self, number: int, benchmark: TunedBenchmark, kinds: Sequence[str] = ()) -> Iterator[Worker]:
-        """Worker ``number`` with the fixtures up, while nobody else works on its device, or measures on ``kinds``.
-
-        No controls have been applied yet, so none can be to blame for what goes wrong here.
-
-        Raises:
-            NoWorker: it did not get ready.
-        """
+        """Worker ``number`` with the fixtures up, while nobody else works on its device, or measures on ``kinds``."""
         # Where the driver's own node goes down, the actors of all its devices do.
         for losses_left in reversed(range(MOST_LOSSES + self.carrier.devices)):
             with self.carrier.alone(number, kinds):
                 try:
                     worker = self._tried(number, benchmark)
-                except WorkerDied as death:
+                except WorkerDied as death:  # no controls are applied yet, so none can be to blame
                     self.discard(number)
                     if death.kind != "lost" or not losses_left:
                         raise NoWorker(death.reason) from death
@@ -139,10 +122,7 @@ class Crew:
 
 
 def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
-    """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can.
-
-    Such as a processor that ``native`` names otherwise: its artifact would be another one.
-    """
+    """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can."""
     here = benchmark.builder
     if entered.target != here.target:
         return f"it builds for {entered.target} (here {here.target})"

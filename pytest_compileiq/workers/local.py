@@ -24,52 +24,35 @@ from pytest_compileiq.system.awaited import awaited
 from pytest_compileiq.system.files import machine_lock
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.told_wait import ToldWait
-from pytest_compileiq.timing.cpu import cpu_device
-from pytest_compileiq.workers.carrier import Line, WorkerDied
-from pytest_compileiq.workers.channel import Channel
-from pytest_compileiq.workers.messages import Answer, Order, Start, decode_answer
+from pytest_compileiq.timing.clock import cpu_device
+from pytest_compileiq.workers.messages import Answer, Channel, Order, Start, decode_answer
+from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 MAX_PRINTED_BYTES = 8 * 1024 * 1024
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
-class LocalCarrier:
-    """Starts workers here.
+class LocalTransport:
+    """Starts workers here."""
 
-    Attributes:
-        root: the project's root, which the paths of the messages are relative to.
-        guard: ends every process of the run with the run.
-        builds: where the run's builds are.
-        wait: for the processor, which one run at a time measures on.
-    """
-
-    root: Path
-    guard: Guard
-    builds: Path
-    wait: ToldWait = field(default_factory=ToldWait)
+    root: Path  # the project's root, which the paths of the messages are relative to
+    guard: Guard  # ends every process of the run with the run
+    builds: Path  # where the run's builds are
+    wait: ToldWait = field(default_factory=ToldWait)  # for the processor, which one run at a time measures on
     devices: ClassVar[int] = 1
 
-    def launch(self, start: Start, number: int) -> LocalLine:
-        """Start one process.
-
-        Raises:
-            WorkerDied: it ended at once.
-            OSError: this machine starts no more processes.
-        """
-        return LocalLine(start, self.root, self.builds, self.guard)
+    def launch(self, start: Start, number: int) -> LocalConnection:
+        return LocalConnection(start, self.root, self.builds, self.guard)
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Hold the processor's lock; a run without a cluster has one conversation at a time."""
         return alone_here(kinds, self.wait)
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        """Never asked for: this machine is like itself."""
         return WorkerDied("wrong", reason)
 
-    def sweep(self, spared: Collection[Line] = ()) -> None:
-        """Kill what was started under the guard, except the workers ``spared``."""
-        self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalLine)))
+    def sweep(self, spared: Collection[Connection] = ()) -> None:
+        self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalConnection)))
 
 
 @contextlib.contextmanager
@@ -80,7 +63,7 @@ def alone_here(kinds: Sequence[str], wait: ToldWait) -> Iterator[None]:
         yield
 
 
-class LocalLine:
+class LocalConnection:
     """One worker process. Not thread-safe: one conversation at a time."""
 
     is_outdated: ClassVar[bool] = False
@@ -97,7 +80,7 @@ class LocalLine:
             self._channel = Channel[Answer](decode_answer, up_read, down_write, progress.fileno())
             with awaited():
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "pytest_compileiq.workers.inside", root, builds, *map(str, passed)],
+                    [sys.executable, "-m", "pytest_compileiq.workers.worker_plugin", root, builds, *map(str, passed)],
                     stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
                     env=guard.marked(start.environment), pass_fds=passed, start_new_session=True,
                 )  # fmt: skip
@@ -112,15 +95,9 @@ class LocalLine:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
         return self._process.pid
 
     def send(self, order: Order) -> None:
-        """Send one order, and count anew what is printed.
-
-        Raises:
-            WorkerDied: the process is gone.
-        """
         self._drain.reset()
         try:
             self._channel.send(order)
@@ -128,11 +105,6 @@ class LocalLine:
             raise self._death() from error
 
     def receive(self, timeout_s: float) -> Answer:
-        """The next answer.
-
-        Raises:
-            WorkerDied: the process ended, made no progress for ``timeout_s``, or printed without end.
-        """
         while not self._channel.poll(_POLL_S):
             self._expect_little_printed()
             if self._channel.idle_s() > timeout_s:
@@ -149,13 +121,11 @@ class LocalLine:
         """Nothing: it is there."""
 
     def close(self, wait_s: float) -> None:
-        """Wait for its end, and kill it if it does not end within ``wait_s``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=wait_s)
         self.kill()
 
     def kill(self) -> None:
-        """End it now, its process group included."""
         self._end()
         self._process.wait()
         self._channel.close()

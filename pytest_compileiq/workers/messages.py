@@ -2,18 +2,22 @@
 
 An answer comes from a process that has run a candidate's machine code, so nothing in it is trusted before its type is
 checked, and nothing is ever unpickled from it. No path here is absolute: the carrier of the messages knows where the
-project is, which may be on another machine.
-"""
+project is, which may be on another machine."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import mmap
+import struct
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
+from pytest_compileiq.benchmark.builds import MadeElsewhere
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
@@ -25,20 +29,15 @@ class Start(Struct, frozen=True, tag=True):
     """What a worker begins with: the parent's configuration.
 
     Attributes:
-        directory: the working directory, relative to the root.
-        tests: node ids to collect, relative to the root.
-        options: of pytest's command line.
-        markers: the declarations of markers, as in an ini file.
         import_path: relative to the root; None stands for all that the worker's interpreter has by itself.
-        environment: of the process; empty once it runs.
     """
 
-    directory: str
-    tests: tuple[str, ...]
-    options: dict[str, Any]
-    markers: tuple[str, ...]
+    directory: str  # the working directory, relative to the root
+    tests: tuple[str, ...]  # node ids to collect, relative to the root
+    options: dict[str, Any]  # of pytest's command line
+    markers: tuple[str, ...]  # the declarations of markers, as in an ini file
     import_path: tuple[str | None, ...]
-    environment: dict[str, str]
+    environment: dict[str, str]  # of the process; empty once it runs
 
 
 class Enter(Struct, frozen=True, tag=True):
@@ -125,16 +124,13 @@ class Entered(Struct, frozen=True, tag=True):
 
     Attributes:
         target, command: what the test's toolchain makes of its marker there.
-        native: why that machine cannot run what is built so; None if it can.
-        processor: the model that it measures on.
-        compiler: by which the time of a compilation would be taken.
     """
 
     target: str = ""
     command: tuple[str, ...] = ()
-    native: str | None = None
-    processor: str = ""
-    compiler: str = ""
+    native: str | None = None  # why that machine cannot run what is built so; None if it can
+    processor: str = ""  # the model that it measures on
+    compiler: str = ""  # by which the time of a compilation would be taken
 
 
 class Left(Struct, frozen=True, tag=True):
@@ -196,20 +192,20 @@ class FailureAnswer(Struct, frozen=True, tag=True):
     poisoned: bool
 
 
-class Identified(Struct, frozen=True, tag=True):
+class IdentityAnswer(Struct, frozen=True, tag=True):
     """What builds depend on (``benchmark.build_identity``), and what flags that name the host mean."""
 
     identity: dict[str, str]
     host_flags: dict[str, tuple[str, ...]]
 
 
-class Made(Struct, frozen=True, tag=True):
+class BuildAnswer(Struct, frozen=True, tag=True):
     """A build."""
 
     build: MadeElsewhere
 
 
-class NotMade(Struct, frozen=True, tag=True):
+class BuildRefused(Struct, frozen=True, tag=True):
     """The compiler refused to build, or was killed: as in ``BuildError``."""
 
     reason: str
@@ -221,7 +217,7 @@ Task = CheckTask | BlockTask | LookTask | DrawTask | FirstCallsTask
 Query = Identify | Make
 Order = Start | Enter | Leave | Quit | Query | Task
 TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FirstCallsAnswer | FailureAnswer
-Answer = Ready | Entered | Left | Failed | Identified | Made | NotMade | TaskAnswer
+Answer = Ready | Entered | Left | Failed | IdentityAnswer | BuildAnswer | BuildRefused | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode
@@ -234,3 +230,44 @@ def can_be_sent(value: object) -> bool:
         return bool(msgspec.msgpack.decode(encode(value)) == value)
     except (TypeError, ValueError, OverflowError, msgspec.DecodeError):
         return False
+
+
+_MOST_BYTES = 1 << 28
+Received = TypeVar("Received")
+
+
+class Channel(Generic[Received]):
+    """One end; ``decode`` reads what the other end sends."""
+
+    def __init__(self, decode: Callable[[bytes], Received], read_fd: int, write_fd: int, progress_fd: int) -> None:
+        self._read = Connection(read_fd, writable=False)
+        self._write = Connection(write_fd, readable=False)
+        self._progress = mmap.mmap(progress_fd, 8)
+        self._decode = decode
+
+    def send(self, message: Order | Answer) -> None:
+        """Send one message, which is progress."""
+        self.tick()
+        self._write.send_bytes(encode(message))
+
+    def poll(self, timeout_s: float) -> bool:
+        """Whether a message (or the end of the pipe) is there within ``timeout_s``."""
+        return self._read.poll(timeout_s)
+
+    def receive(self) -> Received:
+        """The next message."""
+        return self._decode(self._read.recv_bytes(maxlength=_MOST_BYTES))
+
+    def tick(self) -> None:
+        """Note that something happened now."""
+        self._progress[:8] = struct.pack("d", time.monotonic())
+
+    def idle_s(self) -> float:
+        """Seconds since the last tick of either end."""
+        last: float = struct.unpack("d", self._progress[:8])[0]
+        return time.monotonic() - last
+
+    def close(self) -> None:
+        """Close both pipes."""
+        self._read.close()
+        self._write.close()

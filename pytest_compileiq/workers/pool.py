@@ -18,7 +18,6 @@ from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
@@ -34,6 +33,7 @@ from pytest_compileiq.workers.messages import (
     LookTask,
     Task,
 )
+from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, WorkerDied
 
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
@@ -62,22 +62,14 @@ def asked_again(ask: Callable[[], _Given]) -> _Given:
 
 
 def _expect_device(used: str, wanted: str) -> None:
-    """A claim is about one model of GPU, the one that the kernels are compiled for.
-
-    Raises:
-        EvaluationFailed: the call launched on another.
-    """
+    """A claim is about one model of GPU, the one that the kernels are compiled for."""
     if used != wanted:
         reason = f"the call launched on {used}, and this run is for {wanted}: CUDA_VISIBLE_DEVICES chooses the GPU"
         raise EvaluationFailed("baseline", "wrong", reason)
 
 
 def _unit(answer: BlockAnswer, metric: str) -> str:
-    """Which specimen of its device ``metric`` was taken on; empty where the worker does not know.
-
-    Raises:
-        EvaluationFailed: what it says is no name.
-    """
+    """Which specimen of its device ``metric`` was taken on; empty where the worker does not know."""
     unit = answer.units.get(metric, "")
     if unit and not UNIT.fullmatch(unit):
         raise EvaluationFailed(None, "crash", f"answered that its device is called {unit!r:.80}, which is no name")
@@ -100,17 +92,11 @@ class MeasuredBlock:
 
 @dataclass
 class Pool:
-    """What a crew of workers measures; worker ``k`` takes the ``k``-th block of every benchmark.
+    """What a crew of workers measures; worker ``k`` takes the ``k``-th block of every benchmark."""
 
-    Attributes:
-        crew: the workers, which another crew may take the place of between two evaluations.
-        lock_clocks: where a GPU's clocks are held while it is measured.
-        timer: the time that is waited in between samples.
-    """
-
-    crew: Crew
-    lock_clocks: LockClocks = None
-    timer: Timer = field(default_factory=Timer)
+    crew: Crew  # the workers, which another crew may take the place of between two evaluations
+    lock_clocks: LockClocks = None  # where a GPU's clocks are held while it is measured
+    timer: Timer = field(default_factory=Timer)  # the time that is waited in between samples
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
@@ -254,12 +240,8 @@ class Pool:
             return answer
 
 
-def _bring_builds(line: Line, benchmark: TunedBenchmark, task: Task) -> None:
-    """See that what the task's arms have built here is there, too: no other machine builds what it measures.
-
-    Raises:
-        WorkerDied: the worker is lost.
-    """
+def _bring_builds(line: Connection, benchmark: TunedBenchmark, task: Task) -> None:
+    """See that what the task's arms have built here is there, too: no other machine builds what it measures."""
     if line.shares_files:
         return
     tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)

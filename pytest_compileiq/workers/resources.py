@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq import rooms
-from pytest_compileiq.benchmark.afar import HERE
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
+from pytest_compileiq.benchmark.builds import HERE
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError
@@ -22,12 +22,12 @@ from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.printing import Terminal
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.told_wait import ToldWait
-from pytest_compileiq.workers.carrier import Carrier, Transport
 from pytest_compileiq.workers.crew import Crew
-from pytest_compileiq.workers.local import LocalCarrier
+from pytest_compileiq.workers.local import LocalTransport
 from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
+from pytest_compileiq.workers.transport import Transport, Transports
 
 
 class Resources:
@@ -42,7 +42,7 @@ class Resources:
         self._config = config
         self._settings = settings
         self._slots = threading.BoundedSemaphore(settings.jobs)
-        self._transport: Transport | None = None
+        self._transport: Transports | None = None
 
     @cached_property
     def pools(self) -> Sequence[Pool]:
@@ -96,12 +96,12 @@ class Resources:
             return None
         return CachedBuilds(BuildCache(settings.rootdir), rebuilds=settings.check == "rebuild")
 
-    def _carriers(self, start: Start) -> Sequence[Carrier]:
+    def _carriers(self, start: Start) -> Sequence[Transport]:
         root, guard, where = self._config.rootpath, self._guard, self._settings.where
         say = Terminal(self._config).say
         if where is None:
-            return [LocalCarrier(root, guard, guard.folder, ToldWait(say))]
-        transport: Transport = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
+            return [LocalTransport(root, guard, guard.folder, ToldWait(say))]
+        transport: Transports = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
         self._transport = transport
         return transport.carriers
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.timing.unit import MACHINE
+from pytest_compileiq.timing.clock import MACHINE
 from pytest_compileiq.workers.messages import Start, can_be_sent
 
 _DROPPED_OPTIONS = (
@@ -73,11 +73,7 @@ def enter_project(start: Start, root: Path) -> None:
 
 
 def worker_config(start: Start, root: Path) -> pytest.Config:
-    """The parent's configuration for its tests, ready to run.
-
-    Raises:
-        Exception: whatever a plugin or a conftest.py raises when it is loaded.
-    """
+    """The parent's configuration for its tests, ready to run."""
     options = start.options | {"capture": "no"}
     # As arguments: from the options they would load too late to add options of their own.
     plugins = [f"-p{name}" for name in options.pop("plugins", [])]
@@ -124,11 +120,9 @@ def _import_path(root: Path) -> tuple[str | None, ...]:
 
 
 def _is_own(entry: str, root: Path) -> bool:
-    """Whether every process of this interpreter and environment has ``entry``, on whatever machine it is.
-
-    What lies in the project is not at the same path everywhere, whatever the environment says.
-    """
+    """Whether every process of this interpreter and environment has ``entry``, on whatever machine it is."""
     if entry.startswith(LIBRARIES) or Path(entry).name == _ZIPPED:
         return True
+    # What lies in the project is not at the same path on every machine.
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return entry != "" and entry in given and not Path(entry).is_relative_to(root)

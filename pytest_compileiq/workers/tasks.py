@@ -1,48 +1,56 @@
-"""How a worker does the tasks that its parent gives it within a test."""
+"""A worker's tasks within a test, and its builds for other machines."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.block import run_block
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm
-from pytest_compileiq.benchmark.build_identity import identity_of_compiler
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm, run_draw
+from pytest_compileiq.benchmark.build_identity import identity_of, identity_of_compiler
+from pytest_compileiq.benchmark.builds import Afar, collected
 from pytest_compileiq.benchmark.compared import Outputs
-from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.benchmark.timed_call import look
+from pytest_compileiq.errors import BuildError, CompileIQError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
-from pytest_compileiq.timing.cpu import cpu_device
+from pytest_compileiq.timing.clock import cpu_device, unit_of
 from pytest_compileiq.timing.registry import is_poisoned
-from pytest_compileiq.timing.unit import unit_of
 from pytest_compileiq.toolchains.base import Builder
-from pytest_compileiq.workers.inside import Inside
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
+    BuildAnswer,
+    BuildRefused,
     CheckAnswer,
     CheckTask,
     DrawAnswer,
     DrawTask,
     Entered,
+    Failed,
     FailureAnswer,
     FirstCallsAnswer,
     FirstCallsTask,
+    Identify,
+    IdentityAnswer,
     LookAnswer,
+    Query,
     Task,
     TaskAnswer,
 )
+from pytest_compileiq.workers.worker_plugin import WorkerPlugin
 
 
-def converse(inside: Inside, item: pytest.Function) -> None:
+def converse(inside: WorkerPlugin, item: pytest.Function) -> None:
     """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
     builder = unpack_builder(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
@@ -112,3 +120,35 @@ def _children() -> set[int]:
         return set()
     me = os.getpid()
     return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}
+
+
+# Beside what was brought here, which is of the same names.
+_FOLDER = "made-here"
+
+
+def answer_query(item: pytest.Item, builds: Path, query: Query) -> IdentityAnswer | BuildAnswer | BuildRefused | Failed:
+    """In a worker: what the builds of ``item`` depend on here, or one of them."""
+    try:
+        flags = None if query.host_flags is None else tuple(sorted(query.host_flags.items()))
+        benchmark = _built_here(item, builds / _FOLDER, flags)
+        if isinstance(query, Identify):
+            meant = benchmark.builder.host_flags
+            return IdentityAnswer(identity_of(benchmark.builder, benchmark.rootdir), dict(meant))
+        built = benchmark.builds.get(query.controls)
+        home = benchmark.builds.made(query.controls)
+        made = BuildAnswer(collected(built, home))
+        if query.controls is not None:  # the baseline may be asked for beside another one
+            shutil.rmtree(home)
+        return made
+    except BuildError as error:
+        return BuildRefused(str(error), error.kind, error.log)
+    except (CompileIQError, OSError) as error:  # there is no such compiler here, or no room
+        return Failed(str(error))
+
+
+@lru_cache(maxsize=64)
+def _built_here(
+    item: pytest.Item, folder: Path, host_flags: tuple[tuple[str, tuple[str, ...]], ...] | None
+) -> TunedBenchmark:
+    flags = None if host_flags is None else dict(host_flags)
+    return make_benchmark(item, rootdir=item.config.rootpath, build_dir=folder, afar=Afar(host_flags=flags))

@@ -1,4 +1,4 @@
-"""A conversation with one worker; ``pytest_compileiq.workers.inside`` is its other end.
+"""A conversation with one worker; ``pytest_compileiq.workers.worker_plugin`` is its other end.
 
 A worker is a pytest of its own, configured as its parent is. It collects the tuned tests, then waits: entering a test
 sets up its fixtures once, and tasks run on them until the parent leaves it.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 
-from pytest_compileiq.workers.carrier import Launches, WorkerDied
 from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
+    BuildAnswer,
+    BuildRefused,
     CheckAnswer,
     DrawAnswer,
     Enter,
@@ -19,12 +20,10 @@ from pytest_compileiq.workers.messages import (
     Failed,
     FailureAnswer,
     FirstCallsAnswer,
-    Identified,
+    IdentityAnswer,
     Leave,
     Left,
     LookAnswer,
-    Made,
-    NotMade,
     Query,
     Quit,
     Ready,
@@ -32,6 +31,7 @@ from pytest_compileiq.workers.messages import (
     Task,
     TaskAnswer,
 )
+from pytest_compileiq.workers.transport import Launches, WorkerDied
 
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
@@ -47,12 +47,7 @@ class Worker:
     """
 
     def __init__(self, carrier: Launches, start: Start, number: int) -> None:
-        """Start it, without waiting.
-
-        Raises:
-            WorkerDied: it ended at once.
-            OSError: no process can be started.
-        """
+        """Start it, without waiting."""
         self.line = carrier.launch(start, number)
         self.inside: str | None = None
         self._ready = False
@@ -98,7 +93,7 @@ class Worker:
         self.inside = None  # the test is over, which no task ends by itself
         raise WorkerDied("crash", f"the test ended within its task: {_reason(answer) or 'no reason given'}")
 
-    def query(self, query: Query, timeout_s: float) -> Identified | Made | NotMade:
+    def query(self, query: Query, timeout_s: float) -> IdentityAnswer | BuildAnswer | BuildRefused:
         """Have it answer about a test that it has not entered; ``timeout_s`` bounds the time without progress.
 
         Raises:
@@ -107,7 +102,7 @@ class Worker:
         self.wait_ready()
         self.line.send(query)
         answer = self.line.receive(timeout_s)
-        if not isinstance(answer, Identified | Made | NotMade):
+        if not isinstance(answer, IdentityAnswer | BuildAnswer | BuildRefused):
             raise WorkerDied("wrong", _reason(answer) or f"answered {type(answer).__name__}")
         return answer
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.clock import Device
 from pytest_compileiq.timing.cuda import CudaEnergy, cuda_device
 from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.nvml import GpuState, driver_version, power_limit_w, snapshot

@@ -8,9 +8,8 @@ import pytest
 
 from pytest_compileiq.timing import launching
 from pytest_compileiq.timing.cuda import CudaClock
-from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
-from pytest_compileiq.timing.cuda_driver import Driver
-from pytest_compileiq.timing.l2_cache import L2Cache
+from pytest_compileiq.timing.cuda_context import Driver, cuda_core, visible_gpu
+from pytest_compileiq.timing.device_kernels import L2Cache
 
 _DIRTY_BYTES = 8192
 

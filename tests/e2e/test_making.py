@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from pytest_compileiq.benchmark.elsewhere import put
+from pytest_compileiq.benchmark.builds import put
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.local import LocalCarrier
-from pytest_compileiq.workers.messages import Identify, Make, NotMade, Start
+from pytest_compileiq.workers.local import LocalTransport
+from pytest_compileiq.workers.messages import BuildRefused, Identify, Make, Start
+from pytest_compileiq.workers.transport import WorkerDied
 from pytest_compileiq.workers.worker import Worker
 from tests.examples import SUM_C
 from tests.projects import make_project
@@ -42,7 +42,7 @@ def worker(tmp_path):
         made = make_project(tmp_path / "project", {"sum.c": SUM_C, "test_sum.py": TEST.replace("COMPILER", compiler)})
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with_options = Start(".", (NODEID,), {"plugins": []}, (), (None,), environment)
-        workers.append(Worker(LocalCarrier(made.root, guard, guard.folder / "builds"), with_options, 0))
+        workers.append(Worker(LocalTransport(made.root, guard, guard.folder / "builds"), with_options, 0))
         return workers[0], made
 
     with Guard(tmp_path / "run") as guard:
@@ -62,7 +62,7 @@ def test_it_builds_what_it_is_asked_and_enters_no_test(worker, tmp_path):
     )
     assert baseline.digest != other.digest and other.path.read_bytes()[:4] == b"\x7fELF"
     refused = asked.query(Make(NODEID, {}, ControlsFile("options", b"-fno-such\n", {})), 60)
-    assert isinstance(refused, NotMade) and "-fno-such" in refused.reason and refused.kind == "compile"
+    assert isinstance(refused, BuildRefused) and "-fno-such" in refused.reason and refused.kind == "compile"
     assert asked.query(Make(NODEID, {}, None), 60).build.code == baseline.code
     assert not (made.root / "entered").exists()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.clock import Device
 from pytest_compileiq.timing.cuda import cuda_device
 from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 from pytest_compileiq.toolchains.nvidia.tools import installed

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.msgpack import encode
 
-from pytest_compileiq.ray import parcel
-from pytest_compileiq.ray.parcel import Arrivals, Entry, Piece, Spoilt, packed
+from pytest_compileiq.ray import remote_files as parcel
+from pytest_compileiq.ray.remote_files import Arrivals, Chunk, FileEntry, Spoilt, packed
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")
@@ -49,8 +49,8 @@ def test_no_manifest_writes_outside_of_its_place(entries):
     with tempfile.TemporaryDirectory() as home:
         place = Path(home) / "run" / "place"
         arrivals = Arrivals(Path(home) / "run" / "arriving")
-        arrivals.take(encode([Piece(sha256, data)]))
-        manifest = encode([Entry(path, "" if target else sha256, 4, target=target) for path, target in entries])
+        arrivals.take(encode([Chunk(sha256, data)]))
+        manifest = encode([FileEntry(path, "" if target else sha256, 4, target=target) for path, target in entries])
         with contextlib.suppress(Spoilt):
             arrivals.unpack(manifest, place)
             for path in place.rglob("*"):

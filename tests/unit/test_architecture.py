@@ -238,6 +238,6 @@ def test_every_exception_stands_in_the_one_tree():
     assert outside == {
         ("errors.py", "CompileIQError"),
         ("block.py", "_FailedWithin"),
-        ("timed_call.py", "Leave"),
+        ("timed_call.py", "LeaveBody"),
         ("values.py", "Refused"),
     }

@@ -40,7 +40,7 @@ def test_modules_are_started_by_names_that_exist():
         "pytest_compileiq.cli.orphans",
         "pytest_compileiq.system.fork_server",
         "pytest_compileiq.timing.clock_keeper",
-        "pytest_compileiq.workers.inside",
+        "pytest_compileiq.workers.worker_plugin",
     ]
     for name in BY_NAME:
         spec = util.find_spec(name)

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_compileiq.errors import BodyError
-from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
-from pytest_compileiq.timing.cuda_driver import Driver
+from pytest_compileiq.timing.cuda_context import Driver, cuda_core, visible_gpu
 
 
 class DeviceArray:

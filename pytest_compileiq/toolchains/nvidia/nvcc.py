@@ -30,7 +30,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
-from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.functions import FunctionSelection

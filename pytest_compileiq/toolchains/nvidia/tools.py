@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
-from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.steps import ask
 

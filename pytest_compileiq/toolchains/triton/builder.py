@@ -17,7 +17,7 @@ from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler,
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.environment import deciding
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.system.forked import ForkedModule
-from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.steps import Commands
 from pytest_compileiq.toolchains.triton.arguments import REFUSED

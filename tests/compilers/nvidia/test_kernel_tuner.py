@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.benchmark.marker import read_marker
-from pytest_compileiq.benchmark.predicates import read_predicate
+from pytest_compileiq.benchmark.spaces import read_predicate
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
 from pytest_compileiq.space.constraints import Where

@@ -8,8 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from pytest_compileiq.benchmark.builds import BuildQueue, Builds
-from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, MakerLost, collected, put
+from pytest_compileiq.benchmark.builds import BuildQueue, Builds, MadeElsewhere, MakerLost, collected, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest
 from pytest_compileiq.testing import FakeBuilder

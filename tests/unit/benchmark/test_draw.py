@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytest_compileiq.benchmark.body import ArmFailure
-from pytest_compileiq.benchmark.draw import run_draw
+from pytest_compileiq.benchmark.body import ArmFailure, run_draw
 from pytest_compileiq.model import Workload
 
 HALF = [0.5]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.benchmark.predicates import read_predicate
+from pytest_compileiq.benchmark.spaces import read_predicate
 from pytest_compileiq.errors import MarkerError
 
 HERE = Path(__file__).parents[3]

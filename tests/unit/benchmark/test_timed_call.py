@@ -10,7 +10,7 @@ import pytest
 
 from pytest_compileiq.benchmark.timed_call import identity_of, look
 from pytest_compileiq.machine_code.shared_library import load_library
-from pytest_compileiq.timing.asked import Asked
+from pytest_compileiq.timing.asked import MeasureArguments
 
 LIBRARY_C = """\
 static int left = 3, count;
@@ -41,7 +41,7 @@ def load(path):
 def looked(body, ticks=None):
     """A look at a body that is given ``measure`` alone."""
     return look(
-        lambda measurer: body(lambda call, **given: measurer(SimpleNamespace(asked=Asked(**given)), call)),
+        lambda measurer: body(lambda call, **given: measurer(SimpleNamespace(asked=MeasureArguments(**given)), call)),
         (lambda: None) if ticks is None else lambda: ticks.append(1),
     )
 

@@ -13,12 +13,11 @@ import pytest
 
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 from pytest_compileiq.samples import ChecksMade, SlotStart
-from pytest_compileiq.timing import cpu, sampler
-from pytest_compileiq.timing.asked import Asked, asked_for
+from pytest_compileiq.timing import clock, sampler
+from pytest_compileiq.timing.asked import MeasureArguments, asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock, store_rate
 from pytest_compileiq.timing.sampler import BlockPlan, Timed, plan_block, sample_calls
-from pytest_compileiq.timing.store_rate import store_rate
 
 X = np.arange(1, 9, dtype=np.float32)
 
@@ -336,7 +335,7 @@ def test_what_reset_raises_is_called_so():
 
     timed = Timed("tuned", lambda: None, CpuClock(), lambda: None, reset=lambda: 1 / 0)
     with pytest.raises(ArmError) as caught:
-        CheckedArm(timed, Asked()).last()
+        CheckedArm(timed, MeasureArguments()).last()
     assert caught.value.what == "reset="
 
 
@@ -409,7 +408,7 @@ def test_without_outputs_slots_begin_with_pauses_alone(out):
     (1 << 20, 1e-6, True), (1 << 20, 4e-6, False), (4095, 1e-9, False), (4096, 1e-9, True),
 ])  # fmt: skip
 def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_s, caught):
-    monkeypatch.setattr(cpu, "store_rate", lambda: 100e9)
+    monkeypatch.setattr(clock, "store_rate", lambda: 100e9)
     written = np.zeros(size, np.uint8)
     asked = asked_for([written], None, None)
     arm = CheckedArm(Timed("tuned", lambda: written.fill(7), Clock(), lambda: None), asked)
@@ -420,7 +419,7 @@ def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_
 
 
 def test_bytes_that_a_call_does_not_write_are_not_counted(monkeypatch, out):
-    monkeypatch.setattr(cpu, "store_rate", lambda: 1.0)
+    monkeypatch.setattr(clock, "store_rate", lambda: 1.0)
     written = np.zeros(1 << 13, np.uint8)
     arm = CheckedArm(
         Timed("tuned", lambda: written[:4095].fill(7), Clock(), lambda: None), asked_for([written], None, None)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.timing.clocks import (
+from pytest_compileiq.timing.gpu_clocks import (
     ClockReading,
     Settled,
     read_clocks,

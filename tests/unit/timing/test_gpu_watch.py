@@ -11,7 +11,7 @@ from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.timing import gpu_watch
-from pytest_compileiq.timing.clocks import Settled
+from pytest_compileiq.timing.gpu_clocks import Settled
 from pytest_compileiq.timing.gpu_watch import SHARED, GpuWatch
 from pytest_compileiq.timing.nvml import GpuState
 from pytest_compileiq.timing.registry import watch_of
@@ -242,7 +242,7 @@ def test_a_lock_that_other_containers_do_not_see_is_remarked_upon(
     machine, monkeypatch, in_container, listed, is_given, remarks
 ):
     monkeypatch.setattr(gpu_watch, "is_in_container", lambda: in_container)
-    monkeypatch.setattr("pytest_compileiq.timing.neighbours._has_driver", lambda pid: pid == os.getpid())
+    monkeypatch.setattr("pytest_compileiq.timing.gpu_watch._has_driver", lambda pid: pid == os.getpid())
     machine.listed = [(listed or os.getpid(),)]
     monkeypatch.setattr(gpu_watch, "is_lock_dir_given", lambda: is_given)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_compileiq.timing.neighbours import Family, Neighbours, neighbours
+from pytest_compileiq.timing.gpu_watch import Family, Neighbours, neighbours
 
 NOBODY = Neighbours()
 PARENTS = {10: 1, 20: 10, 30: 20, 31: 20, 32: 31, 90: 1}  # pytest is 20, its workers are 30 and 31

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import Timed, plan_block, sample_calls, why_traced
 
 

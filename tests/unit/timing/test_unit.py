@@ -9,9 +9,9 @@ import pytest
 
 from pytest_compileiq.errors import NoDevice
 from pytest_compileiq.model import UNIT
+from pytest_compileiq.timing import clock as unit_module
 from pytest_compileiq.timing import cuda_context
-from pytest_compileiq.timing import unit as unit_module
-from pytest_compileiq.timing.unit import unit_of
+from pytest_compileiq.timing.clock import unit_of
 
 MACHINE_ID, BOOT_ID = "0123456789abcdef0123456789abcdef", "11112222-3333-4444-5555-666677778888"
 

@@ -7,18 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_compileiq import minimize
-from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
+from pytest_compileiq.benchmark.builds import Afar
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.samples import Conditions
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
-from pytest_compileiq.timing.base import Device, Measures
-from pytest_compileiq.timing.cpu import cpu_device
+from pytest_compileiq.timing.clock import Device, Measures, cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
-from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
@@ -35,6 +33,7 @@ from pytest_compileiq.workers.messages import (
 )
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 from pytest_compileiq.workers.tasks import pack_builder
+from pytest_compileiq.workers.transport import WorkerDied
 
 TOUCHED = Touched(frozenset(), frozenset())
 START = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})

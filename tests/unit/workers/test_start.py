@@ -127,7 +127,7 @@ def test_a_worker_is_no_other_tools_worker(pytestconfig, monkeypatch):
 
 def test_a_worker_imports_nothing_that_judges_or_searches():
     code = (
-        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.inside, pytest_compileiq.workers.tasks; "
+        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.worker_plugin, pytest_compileiq.workers.tasks; "
         "print(*sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -141,7 +141,7 @@ def test_a_worker_imports_nothing_that_judges_or_searches():
 def test_a_worker_waits_for_few_dataclasses_of_ours():
     """Each takes a process a millisecond to import: those that nobody outside constructs are structs."""
     code = (
-        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.inside, pytest_compileiq.workers.tasks, "
+        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.worker_plugin, pytest_compileiq.workers.tasks, "
         "pytest_compileiq.toolchains.cc.builder\n"
         "ours = [each for each in list(sys.modules.values()) if each.__name__.startswith('pytest_compileiq.')]\n"
         "made = {kind for each in ours for kind in vars(each).values() if '__dataclass_fields__' in getattr(kind, '__dict__', {})}\n"
@@ -161,6 +161,6 @@ def test_a_worker_waits_for_few_dataclasses_of_ours():
     )
     inside = {name.removeprefix("pytest_compileiq.") for name in told}
     assert {name for name in inside if not name.startswith(documented)} == {
-        "timing.nvml.GpuState", "timing.nvml.WholeGpu", "timing.checked.CheckedBlock", "rules.classes.Classed",
+        "timing.checked.CheckedBlock", "rules.classes.Classed",
         "toolchains.cc.links.Links", "toolchains.cc.builder.CcBuilder",
     }  # fmt: skip

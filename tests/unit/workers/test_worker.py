@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.testing import FakeCarrier, obedient
-from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import (
     CheckTask,
     Enter,
@@ -18,6 +17,7 @@ from pytest_compileiq.workers.messages import (
     Ready,
     Start,
 )
+from pytest_compileiq.workers.transport import WorkerDied
 from pytest_compileiq.workers.worker import Worker
 
 START = Start(".", (), {}, (), (None,), {})

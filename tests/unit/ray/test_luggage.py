@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from pytest_compileiq.ray import luggage as luggage_module
-from pytest_compileiq.ray.device import Device
-from pytest_compileiq.ray.luggage import Deliveries, Luggage
+from pytest_compileiq.ray.device_actor import DeviceActor
+from pytest_compileiq.ray.luggage import RemoteFiles, SentFiles
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.transport import WorkerDied
 from tests.files import write_files
 
 
-class Patient(Device):
+class Patient(DeviceActor):
     """An actor that would wait for its driver for ever: its end would be that of this process."""
 
     def _end_unheard(self):
@@ -28,7 +28,7 @@ def here(tmp_path, monkeypatch):
     with Guard(tmp_path / "run") as guard:
         write_files(guard.folder, {"k/baseline/k.so": "code", "k/baseline/result.json": "{}"})
         root = write_files(tmp_path / "project", {"pytest.ini": "", "k.c": "int k;"})
-        yield Luggage(root, guard, print)
+        yield RemoteFiles(root, guard, print)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def files(folder):
 
 def test_the_project_and_a_build_arrive_once_where_workers_look_for_them(here, there):
     ask, calls, node = there
-    given = Deliveries(here, ask)
+    given = SentFiles(here, ask)
     build = here.guard.folder / "k/baseline"
     for _ in range(2):
         given.settle()
@@ -68,14 +68,14 @@ def test_every_actor_has_the_project_as_it_was_when_the_run_began(here, there):
     ask, _, node = there
     here.project()
     (here.root / "k.c").write_text("changed")
-    Deliveries(here, ask).settle()
+    SentFiles(here, ask).settle()
     (folder,) = node.iterdir()
     assert (folder / "project/k.c").read_text() == "int k;"
 
 
 def test_threads_that_ask_at_once_get_one_delivery(here, there):
     ask, calls, _ = there
-    given, meeting = Deliveries(here, ask), threading.Barrier(4)
+    given, meeting = SentFiles(here, ask), threading.Barrier(4)
 
     def settle():
         meeting.wait(20)
@@ -96,7 +96,7 @@ def test_what_was_not_kept_is_not_taken_for_delivered(here):
         asked.append(method)
         raise WorkerDied("lost", "No space left on device")
 
-    given = Deliveries(here, ask)
+    given = SentFiles(here, ask)
     for _ in range(2):
         with pytest.raises(WorkerDied, match="No space left"):
             given.settle()

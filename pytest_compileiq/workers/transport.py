@@ -1,8 +1,4 @@
-"""Where workers live and how their parent reaches them; ``workers.local`` keeps them as processes of this machine.
-
-Another carrier, such as one to the machines of a cluster, keeps the same promises; conversations and pools rely on
-nothing else.
-"""
+"""Where workers live and how their parent reaches them; ``workers.local`` keeps them as processes of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from pytest_compileiq.benchmark.afar import Afar
+from pytest_compileiq.benchmark.builds import Afar
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.workers.messages import Answer, Order, Start
 
@@ -27,7 +23,7 @@ class WorkerDied(Signal):
         self.reason = reason
 
 
-class Line(Protocol):
+class Connection(Protocol):
     """One worker as its parent reaches it."""
 
     @property
@@ -66,11 +62,11 @@ class Line(Protocol):
         """End it now, with all that it started in its process group."""
 
 
-class Transport(Protocol):
+class Transports(Protocol):
     """Carriers to other machines, for one run."""
 
     @property
-    def carriers(self) -> Sequence[Carrier]:
+    def carriers(self) -> Sequence[Transport]:
         """One carrier to each device that the run began with."""
 
     def afar(self, nodeid: str) -> Afar:
@@ -87,16 +83,11 @@ class Transport(Protocol):
 class Launches(Protocol):
     """Starts workers."""
 
-    def launch(self, start: Start, number: int) -> Line:
-        """Start worker ``number``, without waiting for it to be ready.
-
-        Raises:
-            WorkerDied: it ended at once.
-            OSError: no process can be started there.
-        """
+    def launch(self, start: Start, number: int) -> Connection:
+        """Start worker ``number``, without waiting for it to be ready."""
 
 
-class Carrier(Launches, Protocol):
+class Transport(Launches, Protocol):
     """Starts workers somewhere, and keeps others off their devices."""
 
     @property
@@ -104,17 +95,10 @@ class Carrier(Launches, Protocol):
         """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Keep everybody else in this run off the device of worker ``number`` meanwhile.
-
-        And everybody else on its machine from measuring on the devices of ``kinds``. Not on GPUs: only the worker knows
-        which one its body uses, and locks it.
-        """
+        """Keep everybody else in this run off the device of worker ``number`` meanwhile."""
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        """Use the machine of worker ``number`` no more, since it is unlike this one; returns what that worker dies of.
+        """Use the machine of worker ``number`` no more, since it is unlike this one."""
 
-        What it was to do is asked for again, on another machine.
-        """
-
-    def sweep(self, spared: Collection[Line] = ()) -> None:
+    def sweep(self, spared: Collection[Connection] = ()) -> None:
         """Kill whatever the workers have left behind, but not the workers ``spared``."""

@@ -1,7 +1,6 @@
 """What runs as a Ray actor: it owns the workers of one device, on the device's machine, as a run without Ray would.
 
-Its driver calls it from several threads at once, so that a hung candidate keeps no one from being heard.
-"""
+Its driver calls it from several threads at once, so that a hung candidate keeps no one from being heard."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import fault_of
-from pytest_compileiq.ray.parcel import Arrivals, Spoilt
+from pytest_compileiq.ray.remote_files import Arrivals, Spoilt
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.timing.base import Measures
+from pytest_compileiq.timing.clock import Measures
 from pytest_compileiq.timing.registry import measures
-from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
+from pytest_compileiq.workers.local import LocalConnection, LocalTransport, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
 from pytest_compileiq.workers.start import environment_on
+from pytest_compileiq.workers.transport import WorkerDied
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
@@ -46,20 +45,16 @@ class Ended:
     reason: str
 
 
-class Device:
-    """The workers of one device.
-
-    Attributes:
-        probe: a file of the driver's; a machine that does not have it sees other files.
-    """
+class DeviceActor:
+    """The workers of one device."""
 
     def __init__(self, root: str, builds: str, probe: str) -> None:
         self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
-        self._carrier = LocalCarrier(Path(root), self._guard, Path(builds))
+        self._carrier = LocalTransport(Path(root), self._guard, Path(builds))
         self._probe = Path(probe)
         self._arrivals = Arrivals(self._guard.folder / "arriving")
         self._environment: Mapping[str, str] | None = None  # the driver's, where its files are here
-        self._lines: dict[int, LocalLine] = {}
+        self._lines: dict[int, LocalConnection] = {}
         self._numbers = count()
         self._alone = ExitStack()
         self._heard = time.monotonic()
@@ -82,7 +77,7 @@ class Device:
     def settle(self, manifest: bytes) -> Ended | None:
         """From now on work on a copy of the project that has arrived, and on builds that will."""
         self._environment = environment_of_raylet()
-        self._carrier = LocalCarrier(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
+        self._carrier = LocalTransport(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
         return self.unpack(manifest, _PROJECT)
 
     def unpack(self, manifest: bytes, place: str) -> Ended | None:
@@ -170,10 +165,8 @@ class Device:
 
 
 def environment_of_raylet() -> dict[str, str]:
-    """What this machine's part of the cluster began with.
-
-    Not this process's own environment: Ray has added to that, such as a bound on the threads of OpenMP.
-    """
+    """What this machine's part of the cluster began with."""
+    # Not this process's own environment: Ray has added to that, such as a bound on the threads of OpenMP.
     try:
         pairs = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
     except OSError:

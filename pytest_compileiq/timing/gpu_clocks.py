@@ -1,34 +1,112 @@
-"""Locks a GPU's clocks while something is measured, and restores them whatever becomes of this process.
+"""The GPU's clocks around a measurement: read, and waited for until they are steady.
 
-A lock is the GPU's, not the process's: it outlives whoever set it, and everybody on the GPU has it. So a small process
-of its own sets it and takes it back (``timing.clock_keeper``).
-
-NVML does not tell whether the clocks are locked. Taking our lock back therefore takes back one that an administrator
-had set before (``nvidia-smi -lgc``). Application clocks are told, and who has set those is not overruled.
-"""
+A GPU takes a while to raise its clocks under load, and lowers them again by power and heat. What was measured before
+they are steady, or at other clocks than the other arm, says little about the code."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec import Struct
+
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
+from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.timing.clock_keeper import LOCKED
 from pytest_compileiq.timing.nvml import WholeGpu, whole_gpu
+
+_STEP_MHZ = 15  # NVIDIA's clocks move in steps of 15 MHz, or half of that
+_TOLERANCE = 0.01
+_STEADY_S = 0.2
+_READINGS = 3  # at least, where one call takes longer than all of that
+_BETWEEN_READINGS_S = 0.02  # NVML renews its reading about this often; a question after every call would thin the load
+
+
+def read_clocks(device: str) -> ClockReading | None:
+    """The clocks of the GPU with this UUID, or of the one that this MIG device is a part of; None without NVML."""
+    gpu = whole_gpu(device)  # cheaper than a snapshot, which asks about processes, power and heat
+    if gpu is None:
+        return None
+    return ClockReading(
+        sm_mhz=gpu.ask("nvmlDeviceGetClockInfo", gpu.nvml.NVML_CLOCK_SM),
+        memory_mhz=gpu.ask("nvmlDeviceGetClockInfo", gpu.nvml.NVML_CLOCK_MEM),
+        reasons=gpu.throttle_reasons() or (),
+    )
+
+
+# ── until they are steady ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Settled(Struct, frozen=True):
+    """What came of waiting for a steady clock."""
+
+    seconds: float  # how long it took
+    settled: bool | None  # whether the SM clock was steady at the end; None where the device does not tell its clock
+    reading: ClockReading | None  # the last one; None where there was none
+
+
+def settle(
+    load: Callable[[], object],
+    read: Callable[[], ClockReading | None],
+    *,
+    now: Callable[[], float] = time.perf_counter,
+    most_s: float = 3.0,
+) -> Settled:
+    """Keep the device busy until its SM clock is steady: within 1 %, or one step, through 0.2 s of load."""
+    # `load` should be what will be measured: a clock is steady for the load that it was seen under.
+    started = now()
+    steady: list[tuple[float, int]] = []
+    while (reading := read()) is not None and reading.sm_mhz is not None:
+        taken = now()
+        steady = _steady_end([*steady, (taken, reading.sm_mhz)])
+        if len(steady) >= _READINGS and taken - steady[0][0] >= _STEADY_S:
+            return Settled(taken - started, True, reading)
+        if taken - started >= most_s:
+            return Settled(taken - started, False, reading)
+        _keep_busy(load, now)
+    return Settled(now() - started, None, reading)
+
+
+def _steady_end(readings: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The longest end of ``readings`` whose clocks are all near one another: a slow drift is not steady."""
+    start = 0
+    while not _near([mhz for _, mhz in readings[start:]]):
+        start += 1
+    return readings[start:]
+
+
+def _near(clocks_mhz: Sequence[int]) -> bool:
+    highest = max(clocks_mhz)
+    return highest - min(clocks_mhz) <= max(_STEP_MHZ, _TOLERANCE * highest)
+
+
+def _keep_busy(load: Callable[[], object], now: Callable[[], float]) -> None:
+    started = now()
+    load()
+    while now() - started < _BETWEEN_READINGS_S:
+        load()
+
+
+def why_not_held(asked_mhz: int, settled: Settled) -> str | None:
+    """In words, that clocks locked at ``asked_mhz`` are others under load; None when they are, or when nobody knows."""
+    # An idle GPU need not show its lock, and power and heat lower a locked clock too.
+    seen = settled.reading
+    if seen is None or seen.sm_mhz is None or _near([asked_mhz, seen.sm_mhz]):
+        return None
+    reasons = f" ({', '.join(seen.reasons)})" if seen.reasons else ""
+    return f"the clocks are locked at {asked_mhz} MHz, and under load the GPU runs at {seen.sm_mhz} MHz{reasons}"
+
 
 _KEY = "acf_lock_clocks"
 
 
 def base_clock_mhz(device: str) -> int:
-    """The clock that ``acf_lock_clocks = base`` means: the default application clock of the GPU with this UUID.
-
-    Raises:
-        EnvironmentFault: NVML tells none, or (``NoDevice``) does not show the GPU.
-    """
+    """The clock that ``acf_lock_clocks = base`` means: the default application clock of the GPU with this UUID."""
     gpu = _shown(device)
     mhz: int | None = gpu.ask("nvmlDeviceGetDefaultApplicationsClock", gpu.nvml.NVML_CLOCK_GRAPHICS)
     if mhz is None:
@@ -41,16 +119,8 @@ def base_clock_mhz(device: str) -> int:
 
 @contextmanager
 def locked_clocks(device: str, mhz: int) -> Iterator[None]:
-    """Hold the clocks of the GPU with this UUID at ``mhz``, as near as the GPU has it, while the context is open.
-
-    They are restored even when this process dies by ``kill -9``. Whoever opens it holds the device's lock: when the
-    first of two such contexts ends, the second one's clocks are free as well. ``clocks.why_not_held`` tells whether the
-    GPU runs at ``mhz`` then.
-
-    Raises:
-        EnvironmentFault: the clocks may not or cannot be locked, or could not be restored; ``NoDevice`` where NVML does
-            not show the GPU.
-    """
+    """Hold the clocks of the GPU with this UUID at ``mhz``, as near as the GPU has it, while the context is open."""
+    # Whoever opens it holds the device's lock: the end of the first of two contexts would free the second one's clocks.
     gpu = _lockable(device)
     with _start_keeper(device, mhz) as keeper:
         assert keeper.stdout is not None

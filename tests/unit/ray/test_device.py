@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.ray import device as device_module
-from pytest_compileiq.ray.device import Device, Ended
-from pytest_compileiq.ray.parcel import packed
+from pytest_compileiq.ray import device_actor as device_module
+from pytest_compileiq.ray.device_actor import DeviceActor, Ended
+from pytest_compileiq.ray.remote_files import packed
 from pytest_compileiq.workers.messages import Failed, Quit, Ready, Start, decode_answer, encode
 from tests.files import write_files
 from tests.waiting import wait_until
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).parents[3]
 
 
-class Patient(Device):
+class Patient(DeviceActor):
     """An actor that would wait for its driver for ever: its end would be that of this process."""
 
     def _end_unheard(self):
@@ -60,7 +60,7 @@ def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
 ):
     monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
     write_files(tmp_path, {"pytest.ini": "", "test_k.py": "def test_k(): pass"})
-    device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
+    device = DeviceActor(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
     start = Start(".", ("test_k.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
     number = device.launch(encode(start))
     assert isinstance(decode_answer(device.receive(number, 60.0)), Ready)  # it now waits for orders, and says no more
@@ -107,9 +107,9 @@ def test_what_a_machine_was_set_up_with_is_that_of_its_raylet_and_not_what_ray_a
 
 UNHEARD = """
 import sys, time
-from pytest_compileiq.ray import device
-device.UNHEARD_S = 0.1
-device.Device(sys.argv[1], sys.argv[1], sys.argv[1])
+from pytest_compileiq.ray import device_actor
+device_actor.UNHEARD_S = 0.1
+device_actor.DeviceActor(sys.argv[1], sys.argv[1], sys.argv[1])
 time.sleep(60)
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.ray import project as project_module
-from pytest_compileiq.ray.project import editable_installs, expect_own_code, listed, modules_astray, pack_project
+from pytest_compileiq.ray import remote_files as project_module
+from pytest_compileiq.ray.remote_files import editable_installs, expect_own_code, listed, modules_astray, pack_project
 from tests.files import write_files
 from tests.repository import git
 

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 from msgspec.msgpack import encode
 
-from pytest_compileiq.ray import parcel as parcel_module
-from pytest_compileiq.ray.parcel import Arrivals, Entry, Piece, Spoilt, packed
+from pytest_compileiq.ray import remote_files as parcel_module
+from pytest_compileiq.ray.remote_files import Arrivals, Chunk, FileEntry, Spoilt, packed
 from tests.files import write_files
 
 DATA = b"data"
@@ -60,19 +60,19 @@ def test_what_was_read_travels_whatever_becomes_of_the_file(sent, arrivals, tmp_
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (Entry("../out", DIGEST, 4), "outside"),
-        (Entry("/tmp/out", DIGEST, 4), "outside"),
-        (Entry("in/../../out", DIGEST, 4), "outside"),
-        (Entry("link", "", 0, target="../out"), "outside"),
-        (Entry("link", "", 0, target="/etc/passwd"), "outside"),
-        (Entry(".", DIGEST, 4), "arrived twice"),
-        (Entry("k\0.c", DIGEST, 4), "no path"),
-        (Entry("k.c", "0" * 64, 4), "did not arrive"),
-        (Entry("k.c", "../k.c", 4), "no digest"),
+        (FileEntry("../out", DIGEST, 4), "outside"),
+        (FileEntry("/tmp/out", DIGEST, 4), "outside"),
+        (FileEntry("in/../../out", DIGEST, 4), "outside"),
+        (FileEntry("link", "", 0, target="../out"), "outside"),
+        (FileEntry("link", "", 0, target="/etc/passwd"), "outside"),
+        (FileEntry(".", DIGEST, 4), "arrived twice"),
+        (FileEntry("k\0.c", DIGEST, 4), "no path"),
+        (FileEntry("k.c", "0" * 64, 4), "did not arrive"),
+        (FileEntry("k.c", "../k.c", 4), "no digest"),
     ],
 )
 def test_a_manifest_that_leads_elsewhere_is_refused(arrivals, tmp_path, entry, reason):
-    arrivals.take(encode([Piece(DIGEST, DATA)]))
+    arrivals.take(encode([Chunk(DIGEST, DATA)]))
     with pytest.raises(Spoilt, match=reason):
         arrivals.unpack(encode([entry]), tmp_path / "there")
     assert not (tmp_path / "out").exists()
@@ -80,22 +80,24 @@ def test_a_manifest_that_leads_elsewhere_is_refused(arrivals, tmp_path, entry, r
 
 def test_links_that_lead_out_together_are_refused(arrivals, tmp_path):
     with pytest.raises(Spoilt, match="outside"):
-        arrivals.unpack(encode([Entry("a", "", 0, target="b/.."), Entry("b", "", 0, target=".")]), tmp_path / "there")
+        arrivals.unpack(
+            encode([FileEntry("a", "", 0, target="b/.."), FileEntry("b", "", 0, target=".")]), tmp_path / "there"
+        )
 
 
 def test_no_file_goes_through_a_link_that_arrives_with_it(arrivals, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "there/link").symlink_to("../elsewhere")
-    arrivals.take(encode([Piece(DIGEST, DATA)]))
+    arrivals.take(encode([Chunk(DIGEST, DATA)]))
     with pytest.raises(Spoilt, match="outside"):
-        arrivals.unpack(encode([Entry("link/k.c", DIGEST, 4)]), tmp_path / "there")
+        arrivals.unpack(encode([FileEntry("link/k.c", DIGEST, 4)]), tmp_path / "there")
 
 
 def test_a_content_that_is_another_one_on_arrival_is_refused(arrivals, tmp_path):
-    arrivals.take(encode([Piece(DIGEST, DATA + b"!")]))
+    arrivals.take(encode([Chunk(DIGEST, DATA + b"!")]))
     with pytest.raises(Spoilt, match="did not arrive as it was sent"):
-        arrivals.unpack(encode([Entry("k.c", DIGEST, 4)]), tmp_path / "there")
+        arrivals.unpack(encode([FileEntry("k.c", DIGEST, 4)]), tmp_path / "there")
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff", encode([{"sha256": "../x", "data": b"1"}]), encode(["k"])])

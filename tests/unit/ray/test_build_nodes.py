@@ -8,14 +8,14 @@ import pytest
 from msgspec import structs
 
 from pytest_compileiq.benchmark.build_identity import identity_of
-from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, MakerLost
+from pytest_compileiq.benchmark.builds import MadeElsewhere, MakerLost
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate, CodeDigest, sha256_hex
 from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
-from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Start
+from pytest_compileiq.workers.messages import BuildAnswer, BuildRefused, Identify, IdentityAnswer, Make, Start
+from pytest_compileiq.workers.transport import WorkerDied
 
 START = Start(".", (), {}, (), (None,), {})
 WAIT_S = 20
@@ -57,9 +57,9 @@ def node(benchmark, said):
             if (other := answers.get(type(order).__name__)) is not None:
                 return other(order) if callable(other) else other
             if isinstance(order, Identify):
-                return Identified(identity_of(here, benchmark.rootdir), {})
+                return IdentityAnswer(identity_of(here, benchmark.rootdir), {})
             if isinstance(order, Make):
-                return Made(made_of(here.code(order.controls.knobs if order.controls else {})))
+                return BuildAnswer(made_of(here.code(order.controls.knobs if order.controls else {})))
             return obedient(order)
 
         return Node(device or Device(), slots, ProcessorTurn(), said.append, carrier=FakeCarrier(answer))
@@ -102,10 +102,10 @@ def test_a_benchmark_is_looked_at_once_and_what_compiles_nothing_never(benchmark
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ({"Identify": Identified({"compiler": "fake 2.0"}, {})}, "its compiler: fake 2.0 (here fake 1.0.0"),
+        ({"Identify": IdentityAnswer({"compiler": "fake 2.0"}, {})}, "its compiler: fake 2.0 (here fake 1.0.0"),
         ({"Identify": WorkerDied("wrong", "no compiler 'fake' on PATH")}, "no compiler 'fake' on PATH"),
-        ({"Make": NotMade("no header", "compile", "")}, "its baseline does not build: no header"),
-        ({"Make": Made(made_of({"kernel": "other"}))}, "its baseline has other machine code"),
+        ({"Make": BuildRefused("no header", "compile", "")}, "its baseline does not build: no header"),
+        ({"Make": BuildAnswer(made_of({"kernel": "other"}))}, "its baseline has other machine code"),
     ],
 )
 def test_a_node_that_builds_otherwise_is_told_and_builds_nothing(benchmark, node, said, answers, reason):
@@ -120,13 +120,13 @@ def test_a_node_that_is_lost_is_not_asked(benchmark, node, said):
 
 def test_a_refusal_is_an_answer_and_a_loss_is_told_once(benchmark, node, said):
     refuses = benchmark.builder.render(Candidate({"-O": 1}))
-    here = Identified(identity_of(benchmark.builder, benchmark.rootdir), {})
-    baseline = Made(made_of(benchmark.builder.code({})))
+    here = IdentityAnswer(identity_of(benchmark.builder, benchmark.rootdir), {})
+    baseline = BuildAnswer(made_of(benchmark.builder.code({})))
 
     def make(order):
         if order.controls is None:
             return baseline
-        refused = NotMade("no such option", "compile", "log")
+        refused = BuildRefused("no such option", "compile", "log")
         return refused if order.controls == refuses else WorkerDied("lost", "node 7 went down")
 
     makers = makers_of(benchmark, said, node(Identify=here, Make=make))

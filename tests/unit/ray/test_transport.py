@@ -9,14 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.ray import cluster as cluster_module
-from pytest_compileiq.ray import place as place_module
-from pytest_compileiq.ray import transport as carrier_module
-from pytest_compileiq.ray.cluster import Cluster
-from pytest_compileiq.ray.transport import RayCarrier
-from pytest_compileiq.timing.base import Device, Measures
-from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.ray import transport as transport_module
+from pytest_compileiq.ray.transport import Cluster, RayTransport
+from pytest_compileiq.timing.clock import Device, Measures
 from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.transport import WorkerDied
 
 START = Start(".", (), {}, (), (None,), {})
 CPU = Device("EPYC", "x86_64")
@@ -72,13 +69,13 @@ def begin(tmp_path, monkeypatch):
         def device(node: str, name: str, told: object, **_: object) -> FakeDevice:
             return FakeDevice(name, nodes[node])
 
-        monkeypatch.setattr(cluster_module, "connect", lambda *_: None)
-        monkeypatch.setattr(cluster_module, "leave", lambda: None)
-        monkeypatch.setattr(cluster_module, "own_node", lambda: next(iter(nodes)))
-        monkeypatch.setattr(cluster_module, "unlike_nodes", lambda _: {})
-        monkeypatch.setattr(cluster_module, "living_nodes", lambda: [described(node) for node in alive])
-        monkeypatch.setattr(place_module, "RemoteDevice", device)
-        monkeypatch.setattr(carrier_module, "launched", lambda device, start: device.ask("launch"))
+        monkeypatch.setattr(transport_module, "connect", lambda *_: None)
+        monkeypatch.setattr(transport_module, "leave", lambda: None)
+        monkeypatch.setattr(transport_module, "own_node", lambda: next(iter(nodes)))
+        monkeypatch.setattr(transport_module, "unlike_nodes", lambda _: {})
+        monkeypatch.setattr(transport_module, "living_nodes", lambda: [described(node) for node in alive])
+        monkeypatch.setattr(transport_module, "RemoteDevice", device)
+        monkeypatch.setattr(transport_module, "launched", lambda device, start: device.ask("launch"))
         cluster = Cluster(tmp_path, SimpleNamespace(folder=tmp_path / "run"), "ray", said.append, START, kinds)
         made.append(cluster)
         return cluster
@@ -93,24 +90,24 @@ def lose(cluster: Cluster, place: int) -> None:
     cluster.places[place].reached().why_lost = "the worker's actor was lost: gone"
 
 
-def ask_in_vain(carrier: RayCarrier, number: int, line) -> None:
+def ask_in_vain(carrier: RayTransport, number: int, line) -> None:
     with pytest.raises(WorkerDied, match="was lost"):
         line.send(START)
 
 
-def worked(carrier: RayCarrier, line) -> None:
+def worked(carrier: RayTransport, line) -> None:
     line.done(None)
 
 
 def test_workers_are_spread_over_the_devices_from_their_home_on(begin):
     cluster = begin(a={}, b={}, c={})
-    names = [RayCarrier(cluster, 1).launch(START, number).device.name for number in range(4)]
+    names = [RayTransport(cluster, 1).launch(START, number).device.name for number in range(4)]
     assert names == ["node b (host)", "node c (host)", "node a (host)", "node b (host)"]
 
 
 def test_what_is_lost_is_tried_elsewhere_and_the_device_is_used_again_once_that_was_done(begin):
     cluster = begin(a={}, b={})
-    carrier = RayCarrier(cluster, 0)
+    carrier = RayTransport(cluster, 0)
     line = carrier.launch(START, 0)
     lose(cluster, 0)
     ask_in_vain(carrier, 0, line)
@@ -123,7 +120,7 @@ def test_what_is_lost_is_tried_elsewhere_and_the_device_is_used_again_once_that_
 
 def test_a_device_that_loses_what_another_one_does_is_left_out(begin):
     cluster = begin(a={}, b={})
-    carrier = RayCarrier(cluster, 0)
+    carrier = RayTransport(cluster, 0)
     for _ in range(2):
         line = carrier.launch(START, 0)
         assert line.device.name == "node a (host)"
@@ -136,7 +133,7 @@ def test_a_device_that_loses_what_another_one_does_is_left_out(begin):
 
 def test_what_two_devices_are_lost_with_counts_against_neither(begin):
     cluster = begin(a={}, b={})
-    carrier = RayCarrier(cluster, 0)
+    carrier = RayTransport(cluster, 0)
     for _ in range(3):
         for place in (0, 1):
             line = carrier.launch(START, 0)
@@ -147,7 +144,7 @@ def test_what_two_devices_are_lost_with_counts_against_neither(begin):
 
 def test_the_last_device_is_never_left_out_while_its_node_is_there(begin):
     cluster = begin(a={})
-    carrier = RayCarrier(cluster, 0)
+    carrier = RayTransport(cluster, 0)
     for _ in range(4):
         line = carrier.launch(START, 0)
         lose(cluster, 0)
@@ -157,29 +154,29 @@ def test_the_last_device_is_never_left_out_while_its_node_is_there(begin):
 
 def test_a_node_that_is_gone_is_told_once_whoever_sees_it(begin):
     cluster = begin(a={}, b={})
-    lines = [RayCarrier(cluster, 1).launch(START, number) for number in (0, 2)]
+    lines = [RayTransport(cluster, 1).launch(START, number) for number in (0, 2)]
     begin.alive.remove("b")
     lose(cluster, 1)
     for line in lines:
-        ask_in_vain(RayCarrier(cluster, 1), 0, line)
+        ask_in_vain(RayTransport(cluster, 1), 0, line)
     assert begin.said == ["the worker's actor was lost: gone; its node is gone: going on with 1 other device"]
-    assert RayCarrier(cluster, 1).launch(START, 0).device.name == "node a (host)"
+    assert RayTransport(cluster, 1).launch(START, 0).device.name == "node a (host)"
 
 
 def test_with_the_drivers_own_node_all_is_over_and_it_says_what_to_do(begin):
     cluster = begin(a={}, b={})
-    line = RayCarrier(cluster, 1).launch(START, 0)
+    line = RayTransport(cluster, 1).launch(START, 0)
     begin.alive.remove("a")
     lose(cluster, 1)
-    ask_in_vain(RayCarrier(cluster, 1), 0, line)
+    ask_in_vain(RayTransport(cluster, 1), 0, line)
     assert "the node of this machine is gone" in begin.said[0] and "the same command goes on" in begin.said[0]
     with pytest.raises(ConnectionError, match="no device of the Ray cluster is left"):
-        RayCarrier(cluster, 0).launch(START, 0)
+        RayTransport(cluster, 0).launch(START, 0)
 
 
 def test_a_device_has_one_turn_and_the_processor_is_held_where_it_is_measured(begin):
     cluster = begin(a={}, b={})
-    first, second = RayCarrier(cluster, 0), RayCarrier(cluster, 1)
+    first, second = RayTransport(cluster, 0), RayTransport(cluster, 1)
     entered = threading.Event()
 
     def on_the_same_device() -> None:
@@ -205,10 +202,10 @@ def test_who_has_a_turn_does_not_wait_for_another_one(begin):
     swept: list[bool] = []
 
     def sweep_the_rest() -> None:
-        RayCarrier(cluster, 1).sweep()
+        RayTransport(cluster, 1).sweep()
         swept.append(True)
 
-    with RayCarrier(cluster, 0).alone(0, ()):
+    with RayTransport(cluster, 0).alone(0, ()):
         other = threading.Thread(target=sweep_the_rest)
         other.start()
         other.join(10)

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.ray import joined, remote
-from pytest_compileiq.ray.device import Ended
-from pytest_compileiq.ray.joined import leave, living_nodes, what_ray_says
+from pytest_compileiq.ray import cluster, remote
+from pytest_compileiq.ray.cluster import leave, living_nodes, what_ray_says
+from pytest_compileiq.ray.device_actor import Ended
 from pytest_compileiq.ray.remote import RemoteDevice
-from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.transport import WorkerDied
 
 
 class RayError(Exception):
@@ -172,7 +172,7 @@ def test_what_ray_says_is_cut_to_the_cause(ray, what):
 
 def test_a_cluster_that_does_not_answer_is_waited_for_no_longer_than_a_while(ray, monkeypatch):
     hanging = threading.Event()
-    monkeypatch.setattr(joined, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(cluster, "_PATIENCE_S", 0.01)
     ray.nodes = ray.shutdown = hanging.wait
     try:
         with pytest.raises(ConnectionError, match=r"has not answered for 0\.01 s"):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.system.process import adopt_orphans
-from pytest_compileiq.workers.channel import Channel
 from pytest_compileiq.workers.messages import (
     Answer,
+    Channel,
     Enter,
     Entered,
     Failed,
@@ -34,7 +34,7 @@ from pytest_compileiq.workers.start import enter_project, worker_config
 _NOT_COLLECTED = "it was not collected in the worker"
 
 
-class Inside:
+class WorkerPlugin:
     """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do the tasks within them."""
 
     def __init__(self, channel: Channel[Order], builds: Path) -> None:
@@ -93,12 +93,12 @@ class Inside:
 
     def _answered(self, item: pytest.Item | None, query: Query) -> Answer:
         """The answer of a test that is not entered."""
-        from pytest_compileiq.workers.making import answer  # heavy, and most workers build nothing
+        from pytest_compileiq.workers.tasks import answer_query  # heavy, and most workers build nothing
 
         if item is None:
             return Failed(_NOT_COLLECTED)
         self.channel.tick()
-        return answer(item, self.builds, query)
+        return answer_query(item, self.builds, query)
 
     def _run(self, item: pytest.Item | None) -> None:
         if item is None:
@@ -123,12 +123,12 @@ def _last_line(text: str) -> str:
 
 
 def main() -> int:
-    """Run as ``python -m pytest_compileiq.workers.inside ROOT BUILDS READ WRITE PROGRESS``: paths, then descriptors."""
+    """Run as ``python -m`` with ROOT BUILDS READ WRITE PROGRESS: paths, then descriptors."""
     root, builds, *descriptors = sys.argv[1:]
     channel: Channel[Order] = Channel(decode_order, *map(int, descriptors))
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     adopt_orphans()
-    inside = Inside(channel, Path(builds))
+    inside = WorkerPlugin(channel, Path(builds))
     try:
         start = channel.receive()
         if not isinstance(start, Start):
@@ -151,6 +151,6 @@ def _die_with_parent(parent: int) -> None:
 
 if __name__ == "__main__":
     # Under -m this file is __main__; the plugin must meet the same classes by the package's name.
-    from pytest_compileiq.workers.inside import main as packaged_main
+    from pytest_compileiq.workers.worker_plugin import main as packaged_main
 
     sys.exit(packaged_main())
