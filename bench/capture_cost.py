@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from captured import build, copied, machine_and_load
-from pytest_compileiq.capture.program import Watched, python_program, watch
-from pytest_compileiq.capture.rank import ranked
+from pytest_compileiq.capture.program import CallAccount, python_program, watch
+from pytest_compileiq.capture.ranking import ranked
 
 KEEP = 3
 T = TypeVar("T")
@@ -90,7 +90,7 @@ def timed(run: Callable[[], T]) -> tuple[Took, T]:
     return Took(time.perf_counter() - began, used), given
 
 
-def watched(command: Sequence[str], sampled: int | None) -> Watched:
+def watched(command: Sequence[str], sampled: int | None) -> CallAccount:
     with tempfile.TemporaryDirectory() as folder:
         return watch(python_program(command), Path(folder), sampled)[1]
 

@@ -21,8 +21,7 @@ import numpy as np
 
 from captured import BUNDLE, KERNELS, build, capture, copied, machine_and_load
 from pytest_compileiq.capture.bundle import Bundle
-from pytest_compileiq.capture.toolchain.in_turn import CallsInTurn
-from pytest_compileiq.capture.toolchain.replay import RecordedKernel
+from pytest_compileiq.capture.toolchain.replay import CallsInTurn, RecordedKernel
 
 WRITTEN = np.zeros(16 << 20, np.uint8)
 

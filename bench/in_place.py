@@ -19,7 +19,7 @@ from captured import BUNDLE, LIBRARY, build, capture, copied, machine_and_load
 from pytest_compileiq.capture.bundle import Bundle
 from pytest_compileiq.capture.in_place import Gain, gain_of
 from pytest_compileiq.capture.program import python_program, watch
-from pytest_compileiq.capture.validate import TunedKernel, routing
+from pytest_compileiq.capture.routed_runs import TunedKernel, routing
 
 ARMS = {"equal": ("-O2", "-O2"), "other": ("-O2", "-O3 -march=native")}
 CLAIMED = (1.02, 1.05, 1.1)
@@ -47,7 +47,7 @@ def measured(root: Path, name: str, flags: tuple[str, str], runs: int, frames: i
     arms = tuple(build(root, flag, f"{name}-{arm}.so") for arm, flag in enumerate(flags))
     bundle = Bundle(root / BUNDLE)
     kernels = [
-        TunedKernel(each, "", "", bundle.read(each), (arms[0], arms[1]), shape_of={}, asked={})
+        TunedKernel(each, "", "", bundle.read(each), (arms[0], arms[1]), shape_of={}, required={})
         for each in bundle.names()
     ]
     program = python_program([sys.executable, str(root / "program.py"), str(root / LIBRARY), str(frames)])

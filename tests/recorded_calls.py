@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from pytest_compileiq.capture.bundle import Bundle, Kernel
-from pytest_compileiq.capture.recorded_calls import Call, Number
+from pytest_compileiq.capture.bundle import Bundle, Call, CapturedKernel, RecordedNumber
 
 _PAGE = 4096
 _BY_CODE = {kind._type_: kind for kind in (ctypes.c_int, ctypes.c_long, ctypes.c_double, ctypes.c_float)}
 
 
-def made_again(bundle: Bundle, kernel: Kernel, call: Call) -> bool:
+def made_again(bundle: Bundle, kernel: CapturedKernel, call: Call) -> bool:
     """Whether the function, called on the recorded arguments, leaves and returns what was recorded, bit for bit."""
     function = ctypes.CDLL(str(Path(kernel.library)))[kernel.function]
     buffers, starts = [], []
@@ -33,6 +32,6 @@ def made_again(bundle: Bundle, kernel: Kernel, call: Call) -> bool:
     return same and left == [bundle.content(region.after, region.size) for region in call.regions]
 
 
-def number(recorded: Number | None) -> object:
+def number(recorded: RecordedNumber | None) -> object:
     """The argument; NULL for None."""
     return recorded and _BY_CODE[recorded.code].from_buffer_copy(bytes.fromhex(recorded.value))

@@ -11,22 +11,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.capture.recorded_calls import (
-    MOST_AT_ONCE,
-    MOST_BYTES,
-    Call,
-    Content,
-    bytes_at_once,
-    fault_in,
-)
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
@@ -36,15 +30,133 @@ DATA = "data"
 LARGEST_CONTENT = 256 << 20  # of a stretch of memory that is kept exactly
 LARGEST_KERNEL = 64 << 20
 AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
-_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_LONG_DOUBLE = 16  # bytes; struct does not know it
+MOST_BYTES = 1 << 34  # of a stretch of memory
+MOST_AT_ONCE = 2 << 30  # bytes of the calls of one shape, which a replay lays out together
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
+Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Size = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+_Offset = Annotated[int, Meta(ge=-MOST_BYTES, le=MOST_BYTES)]
+_Axes = Annotated[tuple[_Offset, ...], Meta(max_length=64)]
+_Hex = Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*\Z", max_length=1 << 16)]
 
 
-class _OfSchema(Protocol):
+class RecordedNumber(Struct, frozen=True):
+    """A number by its type's code in ctypes (``l``, ``d``) and its bytes, in hexadecimal digits."""
+
+    code: Annotated[str, Meta(pattern=r"^[?cbBhHiIlLqQfdg]\Z")]
+    value: Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){1,16}\Z")]
+
+
+class RecordedMemory(Struct, frozen=True):
+    """Where a pointer points: ``offset`` bytes into a region; the elements that its object has there."""
+
+    region: Annotated[int, Meta(ge=0, le=1 << 10)]
+    offset: _Size
+    dtype: Annotated[str, Meta(pattern=r"^[<>|][fcbiuV][0-9]{1,9}\Z")]
+    extents: _Axes
+    strides: _Axes
+
+
+class Argument(Struct, frozen=True):
+    """A number, or memory, or neither: NULL."""
+
+    number: RecordedNumber | None
+    memory: RecordedMemory | None
+
+
+class Content(Struct, frozen=True):
+    """What a region held: exactly, under its digest, or a ``sample`` of its floats, evenly spaced."""
+
+    kind: Literal["integers", "floats"]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")] | None
+    sample: _Hex | None
+
+
+class RecordedRegion(Struct, frozen=True):
+    """A stretch of memory that one or several arguments reach; ``page_offset`` is its address modulo 4096."""
+
+    size: _Size
+    page_offset: Annotated[int, Meta(ge=0, lt=4096)]
+    before: Content
+    after: Content
+
+
+class Call(Struct, frozen=True):
+    """One call: its arguments, the memory that they reach, what was in it before and after, and the result.
+
+    ``number`` counts the calls of its function from 1.
+    """
+
+    number: Annotated[int, Meta(ge=1, le=1 << 62)]
+    arguments: Annotated[tuple[Argument, ...], Meta(max_length=1 << 10)]
+    regions: Annotated[tuple[RecordedRegion, ...], Meta(max_length=1 << 10)]
+    result: RecordedNumber | None
+
     @property
-    def schema(self) -> int: ...
+    def contents(self) -> list[tuple[Content, int]]:
+        """What its regions held before and after, each with its size in bytes."""
+        return [(content, region.size) for region in self.regions for content in (region.before, region.after)]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all that it was given and gave is there."""
+        return all(content.sha256 is not None for content, _ in self.contents)
 
 
-_Stored = TypeVar("_Stored", bound=_OfSchema)
+def bytes_at_once(calls: Iterable[Call]) -> int:
+    """Count the memory that ``calls`` take to be made again: regions, and what these held before and after."""
+    exact = [call for call in calls if call.is_exact]
+    contents = {content.sha256: size for call in exact for content, size in call.contents}
+    return sum(region.size for call in exact for region in call.regions) + sum(contents.values())
+
+
+def fitting(calls: Iterable[Call]) -> tuple[Call, ...]:
+    """The first of ``calls`` that can be made again together."""
+    kept: list[Call] = []
+    for call in calls:
+        if bytes_at_once([*kept, call]) > MOST_AT_ONCE:
+            break
+        kept.append(call)
+    return tuple(kept)
+
+
+def fault_in(call: Call) -> str | None:
+    """What is inconsistent in a call that has the right types, or None."""
+    reached = {argument.memory.region for argument in call.arguments if argument.memory}
+    if unreached := set(range(len(call.regions))) - reached:
+        return f"region {min(unreached)} is reached by no argument"
+    for number in (call.result, *(argument.number for argument in call.arguments)):
+        if number is None:
+            continue
+        size = _LONG_DOUBLE if number.code == "g" else struct.calcsize(number.code)
+        if len(number.value) != 2 * size:
+            return f"{number.value} is no number of type {number.code}"
+    for place, argument in enumerate(call.arguments, 1):
+        memory = argument.memory
+        if memory is None:
+            continue
+        if argument.number is not None:
+            return f"argument {place} is a number and memory"
+        if memory.region >= len(call.regions):
+            return f"argument {place} is in region {memory.region}, which is not there"
+        low, high = _reach(memory)
+        if memory.offset + low < 0 or memory.offset + high > call.regions[memory.region].size:
+            return f"argument {place} reaches out of its region"
+    for content, _ in call.contents:
+        if (content.sha256 is None) == (content.sample is None) or (content.sample and content.kind != "floats"):
+            return "a region is neither kept nor sampled as floats"
+    return None
+
+
+def _reach(memory: RecordedMemory) -> tuple[int, int]:
+    """The first byte and the one behind the last, from where the pointer points."""
+    if len(memory.extents) != len(memory.strides) or any(extent < 0 for extent in memory.extents):
+        return -1 << 62, 0
+    if 0 in memory.extents:
+        return 0, 0
+    ends = [stride * (extent - 1) for extent, stride in zip(memory.extents, memory.strides, strict=True)]
+    return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends) + int(memory.dtype[2:])
 
 
 class KernelShape(Struct, frozen=True):
@@ -54,8 +166,8 @@ class KernelShape(Struct, frozen=True):
     """
 
     shape: tuple[int | str, ...]
-    calls: _Count
-    own_ns: _Count
+    calls: Count
+    own_ns: Count
     kept: tuple[Call, ...]
 
 
@@ -63,14 +175,15 @@ class UnrecordedShape(Struct, frozen=True):
     """The calls with arguments of a shape of which none is recorded."""
 
     shape: tuple[int | str, ...]
-    calls: _Count
+    calls: Count
 
 
-class Kernel(Struct, frozen=True):
+class CapturedKernel(Struct, frozen=True):
     """A function as a program called it; ``share`` is of the program's time.
 
-    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them. ``extents`` is
-    what the user said of memory whose size no object tells, in bytes: ``blur(in, out, n): in=8*n, out=8*n``.
+    Attributes:
+        unrecorded: the shapes that ``shapes`` lacks; None where an earlier version did not keep them.
+        extents: what the user said of memory of unknown size, in bytes: ``blur(in, out, n): in=8*n, out=8*n``.
     """
 
     schema: int
@@ -85,12 +198,21 @@ class Kernel(Struct, frozen=True):
     @property
     def calls(self) -> int:
         """How many calls the program made of it, as far as that is kept."""
-        return sum(shape.calls for shape in self.shapes) + sum(shape.calls for shape in self.unrecorded or ())
+        return sum(shape.calls for shape in self.all_shapes)
+
+    @property
+    def all_shapes(self) -> list[KernelShape | UnrecordedShape]:
+        """What the program called it on, as far as that is kept; first what is recorded."""
+        return [*self.shapes, *(self.unrecorded or ())]
 
     @property
     def kept(self) -> list[Call]:
-        """All recorded calls."""
         return [call for shape in self.shapes for call in shape.kept]
+
+    @property
+    def contents(self) -> dict[str, int]:
+        """The digest of each content that is kept exactly → its size in bytes."""
+        return {content.sha256: size for call in self.kept for content, size in call.contents if content.sha256}
 
     @property
     def shows_its_work(self) -> bool:
@@ -105,26 +227,7 @@ class Kernel(Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(calls)).hexdigest()
 
 
-class _Held:
-    """The contents that were read last, by their digest: a search asks for the same ones with every candidate."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._contents: dict[str, bytes] = {}
-
-    def get(self, digest: str, size: int) -> bytes | None:
-        data = self._contents.get(digest)
-        return data if data is not None and len(data) == size else None
-
-    def add(self, digest: str, data: bytes) -> None:
-        self._contents[digest] = data
-        self._bytes += len(data)
-        while self._bytes > self._most_bytes:
-            self._bytes -= len(self._contents.pop(next(iter(self._contents))))
-
-
-_held = _Held(LARGEST_CONTENT)
+_held: dict[str, bytes] = {}  # contents that were read last: a search asks for the same ones with every candidate
 
 
 class Bundle:
@@ -142,17 +245,39 @@ class Bundle:
         if self.root.exists():
             raise UserError(f"{self.root} is there already: remove it, or name another directory with --to")
 
-    def write(self, kernels: Mapping[str, Kernel], contents: Path) -> None:
+    def create(self) -> None:
+        """Make its directory, whose content git leaves out."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        replace(self.root / ".gitignore", b"*\n", is_lasting=False)
+
+    def write(self, kernels: Mapping[str, CapturedKernel], contents: Path) -> None:
         """Write ``kernels`` by their names; what memory held lies in files of ``contents``, by its digest."""
         if kernels:
-            self.root.mkdir(parents=True)
-            replace(self.root / ".gitignore", b"*\n", is_lasting=False)
+            self.create()
         for name, kernel in kernels.items():
-            self._write_contents(kernel, contents)
-            write_kernel(self.root / name / KERNEL_FILE, kernel)
+            for digest in kernel.contents:
+                self.add_content(digest, contents, MOST_BYTES)
+            self.add_kernel(self.root / name / KERNEL_FILE, kernel)
+
+    def add_kernel(self, path: Path, kernel: Struct) -> None:
+        """Write what ``read_kernel`` reads, into a directory of its own."""
+        path.parent.mkdir()
+        replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
+
+    def add_content(self, digest: str, contents: Path, largest: int) -> None:
+        """Store the file of this name in ``contents``.
+
+        Raises:
+            Unfit: it is missing, or has more than ``largest`` bytes.
+        """
+        path = self._path(digest)
+        if not path.exists():
+            data = read_regular(contents / digest, largest)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, zlib.compress(data, 3), is_lasting=False)
 
     def names(self) -> list[str]:
-        """The kernels.
+        """List the kernels.
 
         Raises:
             UserError: there is no capture.
@@ -161,14 +286,14 @@ class Bundle:
             raise UserError(f"{self.root} is no capture: acf capture -- python PROGRAM … makes one")
         return sorted(path.parent.name for path in self.root.glob(f"*/{KERNEL_FILE}"))
 
-    def read(self, name: str) -> Kernel:
-        """A kernel, whose calls are consistent in themselves.
+    def read(self, name: str) -> CapturedKernel:
+        """Read a kernel, whose calls are consistent in themselves.
 
         Raises:
             StoreError: it cannot be read, or is not what this version writes.
         """
         path = self.root / name / KERNEL_FILE
-        kernel = read_kernel(path, Kernel, LARGEST_KERNEL, SCHEMA)
+        kernel = read_kernel(path, CapturedKernel, LARGEST_KERNEL, SCHEMA)
         for call in kernel.kept:
             if fault := fault_in(call):
                 raise StoreError(f"{path}: in call {call.number} {fault}; {AGAIN}")
@@ -183,20 +308,19 @@ class Bundle:
             StoreError: it is missing or damaged.
         """
         assert content.sha256 is not None
-        held = _held.get(content.sha256, size)
-        if held is None:
-            held = self._read(content.sha256, size)
-            _held.add(content.sha256, held)
-        return held
+        data = _held.get(content.sha256)
+        if data is None or len(data) != size:
+            data = _held[content.sha256] = self._read(content.sha256, size)
+            while sum(map(len, _held.values())) > LARGEST_CONTENT:
+                del _held[next(iter(_held))]
+        return data
 
     def _read(self, digest: str, size: int) -> bytes:
         path = self._path(digest)
         if size > LARGEST_CONTENT:
             raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {AGAIN}")
-        try:
-            packed = read_regular(
-                path, size + size // 100 + 1024
-            )  # deflate adds less where nothing can be made smaller
+        try:  # deflate adds less where nothing can be made smaller
+            packed = read_regular(path, size + size // 100 + 1024)
             data = zlib.decompressobj().decompress(packed, size + 1)
         except (Unfit, zlib.error) as why:
             raise StoreError(f"{path} {why}; {AGAIN}") from why
@@ -204,33 +328,42 @@ class Bundle:
             raise StoreError(f"{path} does not hold what its name says; {AGAIN}")
         return data
 
-    def verify(self, kernel: Kernel) -> None:
+    def verify(self, kernel: CapturedKernel) -> None:
         """Read all that a kernel's calls refer to.
 
         Raises:
             StoreError: something is missing or damaged.
         """
-        for content, size in set(_exact(kernel)):
-            self._read(str(content.sha256), size)
+        for digest, size in {(content.sha256, size) for call in kernel.kept for content, size in call.contents}:
+            if digest is not None:
+                self._read(digest, size)
 
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """Count what it takes on disk."""
         return sum(path.lstat().st_size for path in self.root.rglob("*") if path.is_file())
 
     def _path(self, digest: str) -> Path:
         return self.root / DATA / digest[:2] / f"{digest}.z"
 
-    def _write_contents(self, kernel: Kernel, contents: Path) -> None:
-        for content, _ in _exact(kernel):
-            path = self._path(str(content.sha256))
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                data = read_regular(contents / str(content.sha256), MOST_BYTES)
-                replace(path, zlib.compress(data, 3), is_lasting=False)
+
+def free_name(function: str, taken: Collection[str], origin: str) -> str:
+    """Name a kernel's directory after its function, with a digest of ``origin`` where that is ``taken``."""
+    name = _UNSAFE.sub("_", function)[:100]
+    if name not in (*taken, DATA):
+        return name
+    return f"{name}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}"
+
+
+class _OfSchema(Protocol):
+    @property
+    def schema(self) -> int: ...
+
+
+_Stored = TypeVar("_Stored", bound=_OfSchema)
 
 
 def read_kernel(path: Path, kind: type[_Stored], largest: int, schema: int) -> _Stored:
-    """A kernel of whatever kind that a capture holds, of at most ``largest`` bytes.
+    """Read a kernel of whatever kind that a capture holds, of at most ``largest`` bytes.
 
     Raises:
         StoreError: it cannot be read, is of another form, or of another schema.
@@ -244,20 +377,3 @@ def read_kernel(path: Path, kind: type[_Stored], largest: int, schema: int) -> _
     if kernel.schema != schema:
         raise StoreError(f"{path} has schema {kernel.schema}, and this acf reads {schema}; {AGAIN}")
     return kernel
-
-
-def write_kernel(path: Path, kernel: Struct) -> None:
-    """Write what ``read_kernel`` reads, into a directory of its own."""
-    path.parent.mkdir()
-    replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
-
-
-def data_bytes(kernel: Kernel) -> int:
-    """How much memory its calls hold, each content once."""
-    return sum({content.sha256: size for content, size in _exact(kernel)}.values())
-
-
-def _exact(kernel: Kernel) -> Iterator[tuple[Content, int]]:
-    for call in kernel.kept:
-        for region in call.regions:
-            yield from ((content, region.size) for content in (region.before, region.after) if content.sha256)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import tail_of
+from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
     from pytest_compileiq.claim import Claim
-
 
 InPlaceStanding = Literal["holds", "differs", "undecided"]
 
@@ -32,7 +32,7 @@ class WorkloadInPlace:
     """The times of one workload's calls within the program.
 
     Attributes:
-        pairs: neighbouring calls, one by each arm.
+        pairs: how many neighbouring calls there are, one by each arm.
         least: the speed-up that the claim requires in the program.
         captured_s: the time of a baseline call in the capture, measured just before.
         gain: None for too few pairs.
@@ -184,3 +184,35 @@ def open_in(record: InPlace) -> Iterator[str]:
         if each.standing == "undecided":
             told = "" if each.gain is None else f", {each.gain.low:.3f} to {each.gain.high:.3f} times as fast"
             yield f"{each.workload} is undecided by {quantity(each.pairs, 'pair')} of calls{told}"
+
+
+def standing_text(record: InPlace) -> str:
+    """Tell what one validation came to."""
+    if is_against(record):
+        return f"{record.program} contradicts it on {record.device}"
+    is_open = any(open_in(record))
+    return f"{record.program} {'left it open' if is_open else 'confirms it'} on {record.device}"
+
+
+def record_lines(record: InPlace) -> Iterator[str]:
+    """Tell what a validation stands on."""
+    for each in record.workloads:
+        yield f"{each.workload}: {_gain_text(each)}"
+    calls = f"{quantity(record.compared, 'call')} made by both arms"
+    beyond = f" by more than {record.rtol:g} of the largest value" if record.rtol else ""
+    agreed = f"none differs{beyond}" if record.compared else "so nothing was compared"
+    output = {"same": "the same output", "differs": "another output", "not compared": "its output was not compared"}
+    yield f"values: {calls}, {'some differ' if record.differing else agreed}; {output[record.output]}"
+    yield from (f"contradicts: {said}" for said in wrong_in(record))
+
+
+def _gain_text(workload: WorkloadInPlace) -> str:
+    pairs = f"{quantity(workload.pairs, 'pair')} of calls"
+    if (gain := workload.gain) is None:
+        return f"{pairs}: too few for a time"
+    # Far more there says that the capture is warmer than the program.
+    times = f"{time_text(gain.baseline_ns)} there, and {time_text(1e9 * workload.captured_s)} in the capture"
+    return (
+        f"{gain.speedup:.3f}x in place, {gain.low:.3f} to {gain.high:.3f}, by {pairs}; has to show "
+        f"{workload.least:.3f}x: {workload.standing}; a call of the baseline takes {times}"
+    )

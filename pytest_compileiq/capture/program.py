@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,10 +14,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.capture.bundle import LARGEST_CONTENT
+from pytest_compileiq.capture.bundle import LARGEST_CONTENT, Call, Count
 from pytest_compileiq.capture.inside import launch
-from pytest_compileiq.capture.inside.tally import SCHEMA
-from pytest_compileiq.capture.recorded_calls import Call
+from pytest_compileiq.capture.inside.counters import SCHEMA
 from pytest_compileiq.errors import CompileIQError, UserError
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
@@ -29,10 +29,7 @@ _INSTEAD = (
     "for a kernel of another program, write a benchmark of it: acf init makes a first one, and "
     "Cc(…, like='compile_commands.json') takes its command from that program's build"
 )
-_VALUED = {"W", "X"}  # the interpreter's options with a value, beside -c and -m
-_TARGETS: dict[str, Literal["code", "module"]] = {"c": "code", "m": "module"}
-
-_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_VALUED = re.compile(r"-(?!-)([^WXcm]*)([WXcm])(.*)", re.DOTALL)  # flags, then an option that takes a value: -Bc…
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Calls(Struct, frozen=True):
     door: str
     shape: tuple[int | str, ...]
     calls: Annotated[int, Meta(ge=1, le=1 << 62)]
-    own_ns: _Count
+    own_ns: Count
     kept: tuple[Call, ...] = ()
 
 
@@ -73,7 +70,7 @@ class Unrecorded(Struct, frozen=True):
     library: str
     name: str
     why: str
-    calls: _Count
+    calls: Count
 
 
 class Series(Struct, frozen=True):
@@ -84,8 +81,8 @@ class Series(Struct, frozen=True):
         pairs: nanoseconds of neighbouring calls, one by each arm, in the order of time; of many only some.
     """
 
-    calls: tuple[_Count, _Count]
-    pairs: tuple[tuple[_Count, _Count], ...]
+    calls: tuple[Count, Count]
+    pairs: tuple[tuple[Count, Count], ...]
 
 
 class Apart(Struct, frozen=True):
@@ -98,7 +95,7 @@ class Apart(Struct, frozen=True):
     """
 
     place: str
-    calls: _Count
+    calls: Count
     tuned: Annotated[float, Meta(ge=0)] | None
     own: Annotated[float, Meta(ge=0)] | None
 
@@ -119,14 +116,14 @@ class Routed(Struct, frozen=True):
     function: str
     failure: str | None
     series: tuple[Series, ...]
-    compared: _Count
+    compared: Count
     not_compared: tuple[str, ...]
     apart: tuple[Apart, ...]
-    raised: _Count
-    lost: _Count
+    raised: Count
+    lost: Count
 
 
-class Watched(Struct, frozen=True):
+class CallAccount(Struct, frozen=True):
     """What a program called.
 
     Attributes:
@@ -142,9 +139,9 @@ class Watched(Struct, frozen=True):
 
     schema: int
     elapsed_ns: Annotated[int, Meta(ge=1, le=1 << 62)]
-    watching_ns: _Count
-    threads: _Count
-    forks: _Count
+    watching_ns: Count
+    threads: Count
+    forks: Count
     failure: str | None
     refused: tuple[str, ...]
     calls: tuple[Calls, ...]
@@ -165,7 +162,7 @@ class NotWatched(CompileIQError):
 
 
 def python_program(command: Sequence[str]) -> Program:
-    """``python [OPTIONS] SCRIPT | -m MODULE | -c CODE [ARGUMENTS]`` in its parts.
+    """Parse ``python [OPTIONS] SCRIPT | -m MODULE | -c CODE [ARGUMENTS]``.
 
     Raises:
         UserError: it is no call of Python, or names no program.
@@ -180,40 +177,20 @@ def python_program(command: Sequence[str]) -> Program:
     interpreter = shutil.which(command[0])
     if interpreter is None:
         raise UserError(f"there is no interpreter {command[0]!r}: name one by its path")
-    return _program(interpreter, command[1:])
-
-
-def _program(interpreter: str, words: Sequence[str]) -> Program:
-    at = 0
+    words, at = command[1:], 0
+    kind: Literal["script", "module", "code"] = "script"
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
-        letter, value = _last_option(words[at])
-        if letter in _TARGETS:
-            rest = [value, *words[at + 1 :]] if value else [*words[at + 1 :]]
-            options = [*words[:at], *_without(words[at], letter)]
-            return _complete(interpreter, options, _TARGETS[letter], rest)
-        takes_next = (letter in _VALUED and not value) or words[at] == "--check-hash-based-pycs"
+        found = _VALUED.fullmatch(words[at])
+        flags, letter, value = found.groups() if found else ("", "", "")
+        if letter in ("c", "m"):
+            kind = "code" if letter == "c" else "module"
+            options = [*words[:at], *([f"-{flags}"] if flags else [])]
+            rest = [*([value] if value else []), *words[at + 1 :]]
+            break
+        takes_next = (letter and not value) or words[at] == "--check-hash-based-pycs"
         at += 2 if takes_next else 1
-    return _complete(interpreter, words[:at], "script", words[at:])
-
-
-def _last_option(word: str) -> tuple[str, str]:
-    """The letter of ``-Bc…`` that takes the rest of the word, or what follows, as its value; and that rest."""
-    if not word.startswith("--"):
-        for place, letter in enumerate(word[1:], 2):
-            if letter in _VALUED or letter in _TARGETS:
-                return letter, word[place:]
-    return "", ""
-
-
-def _without(word: str, letter: str) -> list[str]:
-    """The flags before ``letter``: ``-B`` of ``-Bc``."""
-    flags = word[: word.index(letter, 1)]
-    return [flags] if len(flags) > 1 else []
-
-
-def _complete(
-    interpreter: str, options: Sequence[str], kind: Literal["script", "module", "code"], rest: Sequence[str]
-) -> Program:
+    else:
+        options, rest = [*words[:at]], [*words[at:]]
     if not rest or rest[0] == "-":
         raise UserError(
             "expected a script, -m MODULE or -c CODE behind python: a program from standard input is not run"
@@ -229,7 +206,7 @@ def watch(
     *,
     arms: Mapping[str, object] | None = None,
     output: Path | None = None,
-) -> tuple[int, Watched]:
+) -> tuple[int, CallAccount]:
     """Run it, its input and output being this process's own; its exit status, and what it called.
 
     Args:
@@ -237,7 +214,7 @@ def watch(
         folder: an empty directory for the account, and for what ``contents`` gives.
         sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
         extents: how large memory is that no object tells, as ``capture.inside.extents.parsed`` takes it.
-        arms: the arguments of ``inside.arms.Arms``, for calls that other builds make; None where none does.
+        arms: the arguments of ``inside.both_arms.Arms``, for calls that other builds make; None where none does.
         output: a file for the program's standard output; None for this process's own.
 
     Raises:
@@ -246,31 +223,27 @@ def watch(
     """
     tally = folder / "tally.json"
     contents(folder).mkdir()
-    launches = {"account": str(launches_file(folder)), "contents": str(contents(folder))}
     record = None
     if sampled is not None:
         record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
         record["extents"] = list(extents)
+    launches = {"account": str(launches_file(folder)), "contents": str(contents(folder))}
     settings = json.dumps({"tally": str(tally), "record": record, "arms": arms, "launches": launches})
     started = (program.interpreter, *program.options, launch.__file__, settings)
     status = run_in_foreground([*started, program.kind, program.target, *program.arguments], output)
     try:
         return status, _read(read_regular(tally, _LARGEST_TALLY))
-    except Unfit as why:
+    except Unfit as unfit:
+        why = str(unfit)
+        with suppress(Unfit):  # where the program could say why
+            failure = read_regular(tally.with_name(f"{tally.name}.failure"), _LARGEST_FAILURE)
+            why = failure.decode(errors="replace") or why
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         raise NotWatched(
-            f"{program.target} ended {how} and left no account of its calls ({_failure(tally) or why}): they are "
-            "written when the interpreter ends by itself, and not by os._exit, os.exec… or a signal",
+            f"{program.target} ended {how} and left no account of its calls ({why}): they are written when the "
+            "interpreter ends by itself, and not by os._exit, os.exec… or a signal",
             status,
-        ) from why
-
-
-def _failure(tally: Path) -> str | None:
-    """Why the program could not write its account, where it could say so."""
-    try:
-        return read_regular(tally.with_name(f"{tally.name}.failure"), _LARGEST_FAILURE).decode(errors="replace")
-    except Unfit:
-        return None
+        ) from unfit
 
 
 def contents(folder: Path) -> Path:
@@ -283,9 +256,9 @@ def launches_file(folder: Path) -> Path:
     return folder / "launches.json"
 
 
-def _read(tally: bytes) -> Watched:
+def _read(tally: bytes) -> CallAccount:
     try:
-        watched = msgspec.json.decode(tally, type=Watched)
+        watched = msgspec.json.decode(tally, type=CallAccount)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotWatched(f"the account of the program's calls cannot be read: {error}") from error
     if watched.schema != SCHEMA:

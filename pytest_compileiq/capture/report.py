@@ -1,40 +1,67 @@
-"""What a program called, in words. Names of functions, libraries and types are untrusted."""
+"""What a program called and launched, in words. Names of functions, kernels, files and types are untrusted."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pytest_compileiq.capture.bundle import Bundle, Kernel, data_bytes
-from pytest_compileiq.capture.program import Watched
-from pytest_compileiq.capture.rank import Compared, RankedFunction, Shape
+from pytest_compileiq.capture.bundle import Bundle, CapturedKernel
+from pytest_compileiq.capture.launches import ComparedLaunches, Launch, LaunchAccount, LaunchedKernel, Specialisation
+from pytest_compileiq.capture.program import CallAccount
+from pytest_compileiq.capture.ranking import ComparedKernel, RankedFunction, RankedShape, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
 _KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")
+_LAUNCH_COLUMNS = ("share", "launches", "of", "Triton kernel")
+_LAUNCHED_COLUMNS = ("Triton kernel", "specialisations", "launches", "PTX")
 _NEGLIGIBLE = 0.05  # watching beyond this share is told as more than a side remark
+_SHOWN = 8  # specialisations of a kernel
+_SHOWN_CALLS = 3  # of a specialisation
 
 
 def ranking_lines(
-    watched: Watched, functions: Sequence[RankedFunction], shown: Sequence[RankedFunction]
+    watched: CallAccount, functions: Sequence[RankedFunction], shown: Sequence[RankedFunction]
 ) -> Iterator[str]:
-    """The ranking for a terminal: the whole in a sentence, then a table of what is ``shown``."""
+    """Tell the ranking: the whole in a sentence, then a table of what is ``shown``."""
     if not functions:
         yield "no function of a shared library was called through ctypes or cffi"
         return
-    yield _headline(watched, functions)
+    libraries = len({function.library for function in functions})
+    calls = sum(function.calls for function in functions)
+    took = sum(function.share for function in functions)
+    yield (
+        f"{quantity(len(functions), 'function')} of {quantity(libraries, 'library')} took "
+        f"{took:.1%} of {time_text(watched.elapsed_ns - watched.watching_ns)}; watching took {_added(watched):.1%} "
+        f"more ({time_text(watched.watching_ns / calls)} a call), which is subtracted"
+    )
     yield from table_lines(_COLUMNS, [row for function in shown for row in _rows(function)])
-    rest = functions[len(shown) :]
-    if rest:
+    if rest := functions[len(shown) :]:
         share = sum(function.share for function in rest)
-        count = len(rest)
-        yield f"{quantity(count, 'more function')} took {share:.1%}: --top and --share show more"
+        yield f"{quantity(len(rest), 'more function')} took {share:.1%}: --top and --share show more"
 
 
-def caveats(watched: Watched) -> Iterator[str]:
-    """What the ranking leaves out, or may mislead by, in a sentence each."""
+def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
+    several = len(function.shapes) > 1
+    if several:
+        yield _row(function, function.name, _from_here(function.library))
+    for each in function.shapes:
+        called = _called(each.shape)
+        name, library = (f"  {called}", "") if several else (f"{function.name}{called}", _from_here(function.library))
+        yield _row(each, name, library)
+
+
+def _row(each: RankedFunction | RankedShape, name: str, library: str) -> tuple[str, ...]:
+    times = time_text(each.own_ns), str(each.calls), time_text(each.own_ns / each.calls)
+    return f"{each.share:.1%}", *times, name, library
+
+
+def caveats(watched: CallAccount) -> Iterator[str]:
+    """Tell what the ranking leaves out, or may mislead by, in a sentence each."""
     count = sum(each.calls for each in watched.calls)
     if watched.watching_ns > _NEGLIGIBLE * (watched.elapsed_ns - watched.watching_ns):
         yield (
@@ -50,23 +77,33 @@ def caveats(watched: Watched) -> Iterator[str]:
     yield from watched.refused
 
 
-def unrecorded_lines(watched: Watched, counting: Sequence[RankedFunction]) -> Iterator[str]:
-    """Which functions that count have calls that cannot be recorded, and why.
+def _added(watched: CallAccount) -> float:
+    return watched.watching_ns / max(watched.elapsed_ns - watched.watching_ns, 1)
+
+
+def unrecorded_lines(watched: CallAccount, counting: Sequence[RankedFunction]) -> Iterator[str]:
+    """Tell which functions that count have calls that cannot be recorded, and why.
 
     How many is not told: of most calls the recorder never looks at the arguments.
     """
     names = {(function.library, function.name) for function in counting}
     for each in watched.unrecorded:
         if (each.library, each.name) in names:
-            yield f"not recorded: calls of {each.name} ({_place(each.library)}): {each.why}"
+            yield f"not recorded: calls of {each.name} ({_from_here(each.library)}): {each.why}"
 
 
-def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """What a capture holds."""
+def bundle_lines(bundle: Bundle, kernels: Mapping[str, CapturedKernel]) -> Iterator[str]:
+    """Tell what a capture holds."""
     if not kernels:
         yield "no call is recorded"
         return
-    yield from table_lines(_KERNEL_COLUMNS, [_kernel_row(name, kernel) for name, kernel in kernels.items()])
+    rows = []
+    for name, kernel in kernels.items():
+        kept, exact = len(kernel.kept), sum(call.is_exact for call in kernel.kept)
+        values = "exact" if exact == kept else f"{exact} exact, of {kept - exact} a sample of the floats"
+        memory = _memory(sum(kernel.contents.values()))
+        rows.append((name, str(len(kernel.shapes)), f"{kept} of {kernel.calls}", memory, values))
+    yield from table_lines(_KERNEL_COLUMNS, rows)
     for name, kernel in kernels.items():
         if any(call.is_exact for call in kernel.kept) and not kernel.shows_its_work:
             yield (
@@ -79,81 +116,146 @@ def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]
     )
 
 
-def check_lines(bundle: Bundle, kernels: Sequence[Compared]) -> Iterator[str]:
-    """Whether the program still calls what ``bundle`` holds, and what changed."""
+def _memory(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
+
+
+def check_lines(bundle: Bundle, kernels: Sequence[ComparedKernel]) -> Iterator[str]:
+    """Tell whether the program still calls what ``bundle`` holds, and what changed."""
     for kernel in kernels:
-        yield from _changes(kernel)
-    yield as_captured_text(all(kernel.is_as_captured for kernel in kernels), f"calls what {bundle.root} holds")
+        captured = sum(kernel.captured.values())
+        if not kernel.calls:
+            yield f"{kernel.name}: no longer called; {quantity(captured, 'call')} when captured"
+            continue
+        if kernel.is_as_captured:
+            on = quantity(len(kernel.captured), "shape")
+            yield f"{kernel.name}: on {on} as captured; {quantity(kernel.calls, 'call')}, {captured} when captured"
+        for shape in kernel.gone:
+            calls = quantity(kernel.captured[shape], "call")
+            yield f"{kernel.name}: no longer called on {_called(shape)}; {calls} when captured"
+        for shape, count in kernel.new.items():
+            yield f"{kernel.name}: newly called on {_called(shape)}; {quantity(count, 'call')}"
+    yield _as_captured_text(kernels, f"calls what {bundle.root} holds")
 
 
-def as_captured_text(is_as_captured: bool, does: str) -> str:
-    """Whether the program still ``does`` what it did when it was captured, and what to do if not."""
-    if is_as_captured:
+def _as_captured_text(kernels: Sequence[ComparedKernel | ComparedLaunches], does: str) -> str:
+    if all(kernel.is_as_captured for kernel in kernels):
         return f"the program {does}"
     return f"the program no longer {does}: capture again, to another directory (--to DIR), and tune again what changed"
-
-
-def _changes(kernel: Compared) -> Iterator[str]:
-    captured, shapes = sum(kernel.captured.values()), len(kernel.captured)
-    if not kernel.calls:
-        yield f"{kernel.name}: no longer called; {quantity(captured, 'call')} when captured"
-        return
-    if kernel.is_as_captured:
-        on = quantity(shapes, "shape")
-        yield f"{kernel.name}: on {on} as captured; {quantity(kernel.calls, 'call')}, {captured} when captured"
-    for shape in kernel.gone:
-        calls = quantity(kernel.captured[shape], "call")
-        yield f"{kernel.name}: no longer called on {_called(shape)}; {calls} when captured"
-    for shape, count in kernel.new.items():
-        yield f"{kernel.name}: newly called on {_called(shape)}; {quantity(count, 'call')}"
 
 
 def _called(shape: Shape) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _kernel_row(name: str, kernel: Kernel) -> tuple[str, ...]:
-    kept = kernel.kept
-    exact = sum(call.is_exact for call in kept)
-    values = "exact" if exact == len(kept) else f"{exact} exact, of {len(kept) - exact} a sample of the floats"
-    return name, str(len(kernel.shapes)), f"{len(kept)} of {kernel.calls}", _memory(data_bytes(kernel)), values
+def launch_ranking_lines(
+    account: LaunchAccount, kernels: Sequence[LaunchedKernel], shown: Sequence[LaunchedKernel]
+) -> Iterator[str]:
+    """Tell the ranking of Triton's kernels; nothing where none was launched."""
+    if kernels:
+        launches = sum(kernel.launches for kernel in kernels)
+        yield (
+            f"{quantity(len(kernels), 'Triton kernel')} in {quantity(launches, 'launch')}; share is of the launches, "
+            "since how long a kernel takes on the GPU was not measured: a profiler of the GPU tells that"
+        )
+        yield from table_lines(_LAUNCH_COLUMNS, [row for kernel in shown for row in _launch_rows(kernel)])
+        if rest := kernels[len(shown) :]:
+            yield f"{quantity(len(rest), 'more Triton kernel')}: --top and --share show more"
+    for each in account.compiled:
+        if each.ptx is None:
+            often = quantity(each.launches, "launch")
+            yield f"not recorded: {often} of {each.function} ({_from_here(each.file)}): it {each.why}"
 
 
-def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:
-    count, libraries = len(functions), len({function.library for function in functions})
-    calls = sum(function.calls for function in functions)
-    net_ns = watched.elapsed_ns - watched.watching_ns
-    took = sum(function.share for function in functions)
-    return (
-        f"{quantity(count, 'function')} of {quantity(libraries, 'library')} took "
-        f"{took:.1%} of {time_text(net_ns)}; watching took {_added(watched):.1%} more "
-        f"({time_text(watched.watching_ns / calls)} a call), which is subtracted"
+def _launch_rows(kernel: LaunchedKernel) -> Iterator[tuple[str, ...]]:
+    yield f"{kernel.share:.1%}", str(kernel.launches), _from_here(kernel.file), kernel.function
+    for each in kernel.specialisations[:_SHOWN]:
+        yield "", str(each.launches), "", f"  {told_of(each)}"
+        if each.ptx_options:
+            yield "", "", "", f"    with ptx_options={each.ptx_options}"
+        shown = each.calls_by_frequency[:_SHOWN_CALLS]
+        for launch in shown:
+            yield "", "", "", f"    {told_of_launch(launch, each)}"
+        if len(each.calls) > _SHOWN_CALLS or each.others:
+            yield "", "", "", f"    {each.launches - sum(launch.calls for launch in shown)} on others"
+    if len(kernel.specialisations) > _SHOWN:
+        yield "", "", "", f"  {quantity(len(kernel.specialisations) - _SHOWN, 'more specialisation')}"
+
+
+def launch_caveats(account: LaunchAccount) -> Iterator[str]:
+    """Tell what the ranking of Triton's kernels leaves out, in a sentence each."""
+    if account.unseen:
+        yield (
+            f"not watched: {', '.join(account.unseen)}: Triton compiled and loaded them, and something else than its "
+            "JIT launches them, as torch.compile does, or nothing"
+        )
+    if account.timed:
+        yield f"{quantity(account.timed, 'launch')} by which @triton.autotune chose a config are not counted"
+    if account.failure:
+        yield f"the watching of Triton itself failed once or more, so launches may be missing ({account.failure})"
+
+
+def launched_bundle_lines(bundle: Bundle, kernels: Mapping[str, LaunchedKernel]) -> Iterator[str]:
+    """Tell what a capture holds of Triton's kernels; nothing where there are none."""
+    if not kernels:
+        return
+    rows = []
+    for name, kernel in kernels.items():
+        ptx_bytes = sum({each.ptx.sha256: each.ptx.size for each in kernel.specialisations}.values())
+        rows.append((name, str(len(kernel.specialisations)), str(kernel.launches), f"{ptx_bytes / 1024:.1f} KiB"))
+    yield from table_lines(_LAUNCHED_COLUMNS, rows)
+    yield (
+        f"of Triton kernels {bundle.root} holds how they are specialised and launched, and no data and no time of "
+        "theirs: no tensor was read"
     )
 
 
-def _added(watched: Watched) -> float:
-    return watched.watching_ns / max(watched.elapsed_ns - watched.watching_ns, 1)
+def launched_check_lines(bundle: Bundle, kernels: Sequence[ComparedLaunches]) -> Iterator[str]:
+    """Tell whether the program still launches what ``bundle`` holds, and what changed."""
+    for kernel in kernels:
+        then = sum(each.launches for each in kernel.captured)
+        if not kernel.launches:
+            yield f"{kernel.name}: no longer launched; {quantity(then, 'launch')} when captured"
+            continue
+        if kernel.is_as_captured:
+            on, now = quantity(len(kernel.captured), "specialisation"), quantity(kernel.launches, "launch")
+            yield f"{kernel.name}: in {on} as captured; {now}, {then} when captured"
+        for each in kernel.gone:
+            often = quantity(each.launches, "launch")
+            yield f"{kernel.name}: no longer launched as {told_of(each)}; {often} when captured"
+        for each in kernel.new:
+            yield f"{kernel.name}: newly launched as {told_of(each)}; {quantity(each.launches, 'launch')}"
+        for each in kernel.changed:
+            yield (
+                f"{kernel.name}: launched as {told_of(each)} with other PTX than captured: its source, Triton or its "
+                "ptxas is another"
+            )
+    yield _as_captured_text(kernels, f"launches the Triton kernels that {bundle.root} holds")
 
 
-def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
-    several = len(function.shapes) > 1
-    if several:
-        yield _row(function.share, function.own_ns, function.calls, function.name, _place(function.library))
-    for each in function.shapes:
-        called = _called(each.shape)
-        name, library = (f"  {called}", "") if several else (f"{function.name}{called}", _place(function.library))
-        yield _row(each.share, each.own_ns, each.calls, name, library)
+def told_of(each: Specialisation) -> str:
+    """A specialisation in a line: ``out *fp32:16, n i32; BLOCK=2048; num_warps=4, num_stages=3; sm_90a``."""
+    parts = (
+        f"its PTX alone, since it {each.why}" if each.why else "",
+        ", ".join(f"{name} {_value(kind)}" for name, kind in each.signature.items()),
+        ", ".join(f"{name}={_value(value)}" for name, value in each.constexprs.items()),
+        ", ".join(f"{name}={_value(value)}" for name, value in each.options.items()),
+        each.architecture,
+    )
+    return "; ".join(part for part in parts if part)
 
 
-def _row(share: float, own_ns: int, calls: int, name: str, library: str) -> tuple[str, ...]:
-    return f"{share:.1%}", time_text(own_ns), str(calls), time_text(own_ns / calls), name, library
+def _value(value: Any) -> str:
+    return f"({', '.join(map(_value, value))})" if isinstance(value, list) else str(value)
 
 
-def _place(library: str) -> str:
-    """The library as seen from here."""
-    path = Path(library)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else library
+def told_of_launch(launch: Launch, of: Specialisation) -> str:
+    """Launches in a line: ``30 on grid (128,): out float32[128,1920], n 1920``."""
+    arguments = itertools.zip_longest(of.signature, launch.arguments, fillvalue="?")
+    told = ", ".join(f"{name} {argument}" for name, argument in arguments)
+    return f"{launch.calls} on grid {launch.grid}{': ' if told else ''}{told}"
 
 
-def _memory(size_bytes: int) -> str:
-    return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
+def _from_here(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_compileiq.errors import StoreError, UserError
-from pytest_compileiq.system.printing import complain, say
-
-if TYPE_CHECKING:
-    from pytest_compileiq.capture.bundle import Bundle
-    from pytest_compileiq.capture.bundle_launches import LaunchedKernel
-    from pytest_compileiq.capture.program import Program, Watched
-    from pytest_compileiq.capture.rank import RankedFunction
+from pytest_compileiq.errors import UserError
 
 DIRECTORY = Path("acf-capture")
 
@@ -83,8 +75,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _capture(options: argparse.Namespace) -> int:
+    from tempfile import TemporaryDirectory
+
+    from pytest_compileiq.capture import modes
+
     if options.show:
-        return _show(options.show)
+        return modes.show(options.show)
     if options.top < 1 or options.keep < 0 or not 0 < options.share <= 1:
         raise UserError(
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
@@ -97,170 +93,9 @@ def _capture(options: argparse.Namespace) -> int:
         raise UserError(
             f"{mode} records nothing, so there is nothing for --to, --tests and --extents: leave it out, or them"
         )
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="acf-capture-") as folder:
         if options.validate:
-            from pytest_compileiq.capture.validate_verb import validate
+            from pytest_compileiq.capture.validation import validate
 
-            return validate(options, _program(options), Path(folder))
-        return (_check if options.check else _run)(options, Path(folder))
-
-
-def _run(options: argparse.Namespace, folder: Path) -> int:
-    from pytest_compileiq.capture.bundle import Bundle
-    from pytest_compileiq.capture.launches_verb import rank_launches
-    from pytest_compileiq.capture.program import watch
-    from pytest_compileiq.capture.rank import ranked, that_count
-    from pytest_compileiq.capture.report import ranking_lines
-
-    program = _program(options)
-    extents = _extents(options.extents)
-    bundle = None if options.rank_only else Bundle(options.to or DIRECTORY)
-    if bundle:
-        bundle.require_absent()
-        _require_usable(options, bundle)
-    status, watched = watch(program, folder, options.keep if bundle else None, options.extents)
-    functions = ranked(watched)
-    counting = that_count(functions, options.top, options.share)
-    say(*ranking_lines(watched, functions, counting))
-    launched = rank_launches(folder, options.top, options.share)
-    if bundle:
-        _record(bundle, watched, counting, launched, folder, options, extents)
-        for name in sorted(set(extents) - {function.name for function in functions}):
-            complain(f"--extents {extents[name]!r}: the program calls no function {name}")
-    return _ended(program, status, watched)
-
-
-def _extents(texts: Sequence[str]) -> dict[str, str]:
-    """Function → what is said of its arguments.
-
-    Raises:
-        UserError: something cannot be read.
-    """
-    from pytest_compileiq.capture.inside.extents import parsed
-
-    found: dict[str, str] = {}
-    for text in texts:
-        try:
-            function = parsed(text).function
-        except ValueError as why:
-            raise UserError(f"--extents {text!r}: {why}") from why
-        if function in found:
-            raise UserError(f"--extents {text!r}: it was said of {function} before: say all in one")
-        found[function] = text
-    return found
-
-
-def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
-    """Ensure, before the program runs, that tests can be written and will find the capture.
-
-    Raises:
-        UserError: they cannot, or will not.
-    """
-    from pytest_compileiq.capture.written_tests import project_of
-
-    named = [*options.source, *filter(None, [options.like])]
-    if missing := [path for path in named if not path.is_file()]:
-        raise UserError(f"there is no file {missing[0]}")
-    if options.tests is None and named:
-        raise UserError("--source and --like are for the tests that --tests DIR writes: name a directory, too")
-    if options.tests is None:
-        return
-    if options.tests.exists() and not options.tests.is_dir():
-        raise UserError(f"--tests {options.tests} is a file: name a directory")
-    project = project_of(options.tests)
-    if not bundle.root.resolve().is_relative_to(project):
-        raise UserError(
-            f"--to {bundle.root} lies outside the project {project}, where its tests may not read it: name a directory "
-            "within, or leave --tests out"
-        )
-
-
-def _check(options: argparse.Namespace, folder: Path) -> int:
-    from pytest_compileiq.capture.bundle import Bundle
-    from pytest_compileiq.capture.launches_verb import check_launches, holds_launches_alone, read_launches
-    from pytest_compileiq.capture.program import watch
-    from pytest_compileiq.capture.rank import captured_kernels, compared
-    from pytest_compileiq.capture.report import check_lines
-
-    program = _program(options)
-    bundle = Bundle(options.check)
-    kernels = {} if holds_launches_alone(bundle) else captured_kernels(bundle)
-    launched = read_launches(bundle)
-    status, watched = watch(program, folder)
-    found = compared(kernels, watched)
-    if kernels:
-        say(*check_lines(bundle, found))
-    is_launched = check_launches(bundle, launched, folder)
-    ended = _ended(program, status, watched)
-    return ended if is_launched and all(kernel.is_as_captured for kernel in found) else 1
-
-
-def _program(options: argparse.Namespace) -> Program:
-    from pytest_compileiq.capture.program import python_program
-
-    words = options.program
-    return python_program(words[1:] if words[:1] == ["--"] else words)
-
-
-def _ended(program: Program, status: int, watched: Watched) -> int:
-    """Say what the account may leave out; 1 if the program or the watching failed, else 0."""
-    from pytest_compileiq.capture.report import caveats
-
-    for sentence in caveats(watched):
-        complain(sentence)
-    if status:
-        complain(f"{program.target} ended with status {status}: the figures are of the part before")
-    return 1 if status or watched.failure else 0
-
-
-def _record(
-    bundle: Bundle,
-    watched: Watched,
-    functions: Sequence[RankedFunction],
-    launched: Sequence[LaunchedKernel],
-    folder: Path,
-    options: argparse.Namespace,
-    extents: Mapping[str, str],
-) -> None:
-    from pytest_compileiq.capture.launches_verb import record_launches
-    from pytest_compileiq.capture.program import contents
-    from pytest_compileiq.capture.rank import kernels_of
-    from pytest_compileiq.capture.report import bundle_lines, unrecorded_lines
-    from pytest_compileiq.capture.toolchain.sources import Given
-    from pytest_compileiq.capture.written_launch_tests import write_launched_tests
-    from pytest_compileiq.capture.written_tests import project_of, write_tests
-
-    kernels = kernels_of(watched, functions, extents)
-    bundle.write(kernels, contents(folder))
-    say(*unrecorded_lines(watched, functions))
-    if kernels or not launched:
-        say(*bundle_lines(bundle, kernels))
-    stored = record_launches(bundle, launched, kernels, contents(folder))
-    if options.tests:
-        say(*write_tests(options.tests, bundle, kernels, Given(tuple(options.source), options.like)))
-        say(*write_launched_tests(options.tests, project_of(options.tests), bundle, stored))
-
-
-def _show(directory: Path) -> int:
-    from pytest_compileiq.capture.bundle import Bundle
-    from pytest_compileiq.capture.launches_verb import holds_launches_alone, show_launches
-    from pytest_compileiq.capture.report import bundle_lines
-
-    bundle = Bundle(directory)
-    kernels, problems = {}, []
-    for name in bundle.names():
-        try:
-            kernels[name] = bundle.read(name)
-            bundle.verify(kernels[name])
-        except StoreError as error:
-            problems.append(str(error))
-    if not holds_launches_alone(bundle):
-        if not kernels and not problems:
-            raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
-        say(*bundle_lines(bundle, kernels))
-    problems += show_launches(bundle)
-    for problem in problems:
-        complain(problem)
-    return 1 if problems else 0
+            return validate(options, modes.program_of(options), Path(folder))
+        return (modes.check if options.check else modes.record)(options, Path(folder))

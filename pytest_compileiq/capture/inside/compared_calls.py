@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .apart import relative_difference
-from .extents import parsed
-from .foreign_call import given_to, number_of
+from .counters import given_to, number_of
 from .recorder import regions_of
-from .values import Memory, Refused
+from .values import Memory, Refused, parsed
 
 if TYPE_CHECKING:
-    from .recorder import Region
-    from .tally import Function
-    from .values import Number
+    from .recorder import MemoryRegion
+    from .values import ForeignFunction, Number
 
     _Left = dict[str, tuple[bytes, str]]  # place → its content, and its type as numpy spells it
+
+_FLOATS = {"f2": "e", "f4": "f", "f8": "d", "c8": "f", "c16": "d"}  # as numpy spells them → as struct does
+
+
+def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
+    """The largest difference of two values, over the largest magnitude that is wanted; 0 where every bit is the same.
+
+    Infinite where the values are no floats, or one alone is NaN or infinite.
+    """
+    if got == wanted:
+        return 0.0
+    code = _FLOATS.get(dtype[1:])
+    if code is None or len(got) != len(wanted) or len(got) % struct.calcsize(code):
+        return math.inf
+    values = struct.Struct(dtype[0] + code)
+    largest = scale = 0.0
+    for (one,), (other,) in zip(values.iter_unpack(got), values.iter_unpack(wanted)):  # noqa: B905 - for Python 3.9
+        if math.isfinite(other):
+            scale = max(scale, abs(other))
+        if one == other or (math.isnan(one) and math.isnan(other)):
+            continue
+        if not (math.isfinite(one) and math.isfinite(other)):
+            return math.inf
+        largest = max(largest, abs(one - other))
+    return largest / scale if scale else math.inf if largest else 0.0
+
 
 BASELINE, TUNED = 0, 1
 _LARGEST_MEMORY = 256 << 20  # bytes of a call; some copies of it are held at a time
 _OWN_CALLS = 4  # of the baseline beside the first, to see how far it is from itself
 
 
-class Given:
+class CallInput:
     """What a call is given: its arguments, the regions that they reach, and what these hold.
 
     Raises:
         Refused: that is too much to be copied.
     """
 
-    def __init__(self, function: Function, called: Any, arguments: list[Number | Memory | None]) -> None:
+    def __init__(self, function: ForeignFunction, called: Any, arguments: list[Number | Memory | None]) -> None:
         self.function = function
         self.called = called
         self.arguments = arguments
@@ -67,7 +92,7 @@ class Given:
                 ctypes.memmove(region.start, contents[at], region.size)
 
 
-def _dtype(region: Region, reaching: Iterable[Memory]) -> str:
+def _dtype(region: MemoryRegion, reaching: Iterable[Memory]) -> str:
     """The type of all that lies in a region, one value after the other; empty where other things lie between."""
     if len(region.dtypes) > 1:
         return ""
@@ -92,15 +117,17 @@ class ComparedCalls:
         self.refused: Counter[str] = Counter()
         self.apart: dict[str, list[float]] = {}
 
-    def given(self, function: Function, called: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Given | None:
+    def given(
+        self, function: ForeignFunction, called: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> CallInput | None:
         """What the call is about to be given, if that can be put back."""
         try:
-            return Given(function, called, given_to(function, called, arguments, named, self._extents))
+            return CallInput(function, called, given_to(function, called, arguments, named, self._extents))
         except Refused as why:
             self.refused[str(why)] += 1
             return None
 
-    def compare(self, given: Given, result: Any, made_by: Callable[[int], Any]) -> None:
+    def compare(self, given: CallInput, result: Any, made_by: Callable[[int], Any]) -> None:
         """Hold what the tuned arm leaves against what the baseline has just left, bit for bit.
 
         The program goes on with what the baseline left. ``made_by`` makes the call by an arm, and gives its result.

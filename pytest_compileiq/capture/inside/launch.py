@@ -26,7 +26,7 @@ def watch(settings: dict[str, Any]) -> None:
 
     With ``settings["record"]``, the arguments of a ``Recorder``, calls are recorded too; with ``settings["arms"]``,
     those of ``Arms``, they are made by other builds. With ``settings["launches"]``, the arguments of
-    ``triton_door.install``, launches of Triton's JIT are watched.
+    ``triton_hook.install``, launches of Triton's JIT are watched.
     """
     spec = importlib.util.spec_from_file_location(
         _NAME, os.path.join(_HERE, "__init__.py"), submodule_search_locations=[_HERE]
@@ -35,13 +35,13 @@ def watch(settings: dict[str, Any]) -> None:
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
     own = {
         name: importlib.import_module(f"{_NAME}.{name}")
-        for name in ("arms", "recorder", "tally", "ctypes_door", "cffi_door")
+        for name in ("both_arms", "recorder", "counters", "ctypes_hook", "cffi_hook")
     }
     record, arms = settings["record"], settings["arms"]
     recorder = own["recorder"].Recorder(**record) if record else None
-    tally = own["tally"].Tally(settings["tally"], recorder, own["arms"].Arms(**arms) if arms else None)
-    own["cffi_door"].install(tally, own["ctypes_door"].install(tally))
-    importlib.import_module(f"{_NAME}.triton_door").install(**settings["launches"])
+    tally = own["counters"].Counters(settings["tally"], recorder, own["both_arms"].Arms(**arms) if arms else None)
+    own["cffi_hook"].install(tally, own["ctypes_hook"].install(tally))
+    importlib.import_module(f"{_NAME}.triton_hook").install(**settings["launches"])
     tally.write_at_exit()
 
 

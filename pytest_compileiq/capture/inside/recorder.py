@@ -12,27 +12,146 @@ import os
 import random
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import cffi_memory
-from .extents import parsed
-from .foreign_call import RAISED, given_to
-from .samples import MOST_SAMPLES, Drawn, FunctionCalls
-from .values import Memory, Number, Refused
+from . import cffi_hook
+from .counters import RAISED, given_to
+from .shapes import by_kind, of_many_values, told_of_shape
+from .values import Memory, Number, Refused, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .foreign_call import ForeignCall
-    from .shapes import Shape
-    from .tally import Function
+    from .counters import ForeignCall
+    from .shapes import Shape, Told
+    from .values import ForeignFunction
+
+MOST_SAMPLES = 32  # of a function, before its shapes are made fewer
+_MOST_TOLD = 20_000  # shapes of a function by which it is known which arguments take many values
+
+
+class DrawnCall:
+    """A call that drew a small number; ``number`` counts the calls of its function from 1."""
+
+    __slots__ = ("draw", "number", "shape")
+
+    def __init__(self, number: int, draw: float, shape: Shape) -> None:
+        self.number = number
+        self.draw = draw
+        self.shape = shape
+
+
+class Sample:
+    """The first call on shapes that count as one, and of the others the ``size`` that drew the smallest numbers.
+
+    Attributes:
+        shape: one of its shapes.
+        bound: what drew more is not in it.
+        calls: the first, and the others.
+    """
+
+    def __init__(self, size: int, shape: Shape) -> None:
+        self.shape = shape
+        self.bound = 1.0
+        self.calls: list[DrawnCall] = []
+        self._size = size
+
+    def wants(self, draw: float) -> bool:
+        """Whether a call that drew this is one to keep."""
+        return not self.calls or draw <= self.bound
+
+    def add(self, call: DrawnCall) -> DrawnCall | None:
+        """Keep a call; gives the one that is kept no longer, which may be the same."""
+        if not self.wants(call.draw):
+            return call
+        self.calls.append(call)
+        dropped = None
+        if len(self.calls) > 1 + self._size:
+            dropped = max(self.calls[1:], key=lambda each: each.draw)
+            self.calls.remove(dropped)
+        if len(self.calls) == 1 + self._size:
+            self.bound = max((each.draw for each in self.calls[1:]), default=0.0)
+        return dropped
+
+
+class FunctionCalls:
+    """The calls that are kept of one function.
+
+    Args:
+        size: calls kept of each shape beside the first.
+        drop: is given each call that is kept no longer.
+    """
+
+    def __init__(self, size: int, drop: Callable[[DrawnCall], None]) -> None:
+        self.seen = 0
+        self._size = size
+        self._drop = drop
+        self._told: dict[Shape, Told] = {}
+        self._by_kind: frozenset[int] = frozenset()
+        self._samples: dict[Told, Sample] = {}
+        self._known: dict[Shape, Sample] = {}  # what was looked up already
+        self._may_merge = True
+
+    def sample(self, shape: Shape) -> Sample | None:
+        """The sample that takes in calls of this shape; None where there are too many, and no rule makes them fewer."""
+        try:
+            return self._known[shape]
+        except KeyError:
+            sample = self._looked_up(shape)
+        if sample is not None and shape in self._told:
+            self._known[shape] = sample
+        return sample
+
+    def add(self, call: DrawnCall) -> None:
+        """Keep a call, if its sample still wants it."""
+        sample = self.sample(call.shape)
+        if sample is not None and call.shape not in self._told:  # nobody will ask for it
+            call.shape = sample.shape
+        dropped = call if sample is None else sample.add(call)
+        if dropped is not None:
+            self._drop(dropped)
+
+    def merge(self) -> None:
+        """Make the shapes few, by the rule of the ranking."""
+        self._may_merge = False
+        before, earlier = self._samples, {shape: self._key(shape) for shape in self._told}
+        self._by_kind = of_many_values(self._told.values())
+        self._samples, self._known = {}, {}
+        for shape, key in earlier.items():
+            if key in before:
+                sample = self._samples.setdefault(self._key(shape), Sample(self._size, shape))
+                sample.bound = min(sample.bound, before[key].bound)
+        for call in sorted((call for each in before.values() for call in each.calls), key=lambda call: call.number):
+            self.add(call)
+        self._may_merge = len(self._samples) < MOST_SAMPLES
+
+    def kept(self, shape: Shape) -> Iterator[DrawnCall]:
+        """What is kept of the calls with exactly this shape."""
+        sample = self.sample(shape) if shape in self._told else None
+        return (call for call in sample.calls if call.shape == shape) if sample else iter(())
+
+    def _looked_up(self, shape: Shape) -> Sample | None:
+        if shape not in self._told and len(self._told) < _MOST_TOLD:
+            self._told[shape] = tuple(told_of_shape(shape))
+        if self._key(shape) not in self._samples and len(self._samples) >= MOST_SAMPLES and self._may_merge:
+            self.merge()
+        key = self._key(shape)
+        if key not in self._samples and len(self._samples) < MOST_SAMPLES:
+            self._samples[key] = Sample(self._size, shape)
+        return self._samples.get(key)
+
+    def _key(self, shape: Shape) -> Told:
+        told = self._told.get(shape)
+        return by_kind(tuple(told_of_shape(shape)) if told is None else told, self._by_kind)
+
 
 SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
 _PAGE = 4096
 _SEED = 20  # of our own source: the program's random numbers stay as they are
 
 
-class Region:
+class MemoryRegion:
     """A stretch of memory that one or several arguments reach."""
 
     def __init__(self, memory: Memory) -> None:
@@ -41,7 +160,7 @@ class Region:
         self.dtypes = {memory.dtype}
         self.before: dict[str, Any] = {}
 
-    def takes_in(self, other: Region) -> bool:
+    def takes_in(self, other: MemoryRegion) -> bool:
         """Grow over ``other`` if both touch."""
         if other.start > self.end or self.start > other.end:
             return False
@@ -71,20 +190,20 @@ class Region:
         return len(self.dtypes) == 1 and min(self.dtypes)[1] in "fc"
 
 
-def regions_of(arguments: list[Number | Memory | None]) -> list[Region]:
+def regions_of(arguments: list[Number | Memory | None]) -> list[MemoryRegion]:
     """The memory that a call's arguments reach, in the order of its addresses."""
-    regions: list[Region] = []
-    reached = (Region(each) for each in arguments if isinstance(each, Memory))
+    regions: list[MemoryRegion] = []
+    reached = (MemoryRegion(each) for each in arguments if isinstance(each, Memory))
     for region in sorted(reached, key=lambda region: region.start):
         if not (regions and regions[-1].takes_in(region)):
             regions.append(region)
     return regions
 
 
-class Recording(Drawn):
+class Recording(DrawnCall):
     """One call: its arguments, and the regions that they reach."""
 
-    def __init__(self, drawn: Drawn, arguments: list[Number | Memory | None]) -> None:
+    def __init__(self, drawn: DrawnCall, arguments: list[Number | Memory | None]) -> None:
         super().__init__(drawn.number, drawn.draw, drawn.shape)
         self.arguments = arguments
         self.result: Number | None = None
@@ -151,15 +270,15 @@ class Recorder:
         self._left = dict(quota_bytes)
         self._extents = {each.function: each for each in map(parsed, extents)}
         self._functions: dict[tuple[str, str], FunctionCalls] = {}  # by library and name, whatever it is called through
-        self._refused: dict[Function, Counter[str]] = {}
+        self._refused: dict[ForeignFunction, Counter[str]] = {}
         self._uses: Counter[str | None] = Counter()
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._random = random.Random(_SEED)
         self._is_closed = False
-        cffi_memory.is_recording = True
+        cffi_hook.is_recording = True
 
     def begin(
-        self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
+        self, called: Any, function: ForeignFunction, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Recording | None:
         """The call that is about to be made, if it is one to keep; its memory is read now."""
         with self._lock:
@@ -171,7 +290,7 @@ class Recorder:
                 self._refuse(function, f"it is called with more than {MOST_SAMPLES} kinds of arguments")
             if sample is None or not sample.wants(draw):
                 return None
-            drawn, recording = Drawn(calls.seen, draw, shape), None
+            drawn, recording = DrawnCall(calls.seen, draw, shape), None
         try:
             # Not under the lock: the arguments' own methods are the program's code.
             given = given_to(function, called, arguments, named, self._extents.get(function.name))
@@ -197,7 +316,7 @@ class Recorder:
                 for region in recording.regions:
                     recording.after.append(self._keep(region))
             except Refused as why:
-                self._give_up(made.function, Drawn(recording.number, recording.draw, made.shape), recording, why)
+                self._give_up(made.function, DrawnCall(recording.number, recording.draw, made.shape), recording, why)
                 return
             self._calls(made.function).add(recording)
 
@@ -208,7 +327,7 @@ class Recorder:
             for calls in self._functions.values():
                 calls.merge()
 
-    def kept(self, function: Function, shape: Shape) -> list[dict[str, Any]]:
+    def kept(self, function: ForeignFunction, shape: Shape) -> list[dict[str, Any]]:
         """The recorded calls of a function with this shape, in JSON's types."""
         kept = self._calls(function).kept(shape)
         return [each.told() for each in kept if isinstance(each, Recording)]
@@ -221,23 +340,23 @@ class Recorder:
             for why, calls in reasons.items()
         ]
 
-    def _calls(self, function: Function) -> FunctionCalls:
+    def _calls(self, function: ForeignFunction) -> FunctionCalls:
         key = function.library, function.name
         if key not in self._functions:
             self._functions[key] = FunctionCalls(self._sampled, self._release)
         return self._functions[key]
 
-    def _give_up(self, function: Function, drawn: Drawn, recording: Recording | None, why: Refused) -> None:
+    def _give_up(self, function: ForeignFunction, drawn: DrawnCall, recording: Recording | None, why: Refused) -> None:
         """Say why, and keep the call's place in its sample: that costs as little as where calls are recorded."""
         self._refuse(function, str(why))
         if recording is not None:
             self._release(recording)
         self._calls(function).add(drawn)
 
-    def _refuse(self, function: Function, why: str) -> None:
+    def _refuse(self, function: ForeignFunction, why: str) -> None:
         self._refused.setdefault(function, Counter())[why] += 1
 
-    def _keep(self, region: Region) -> dict[str, Any]:
+    def _keep(self, region: MemoryRegion) -> dict[str, Any]:
         kind = "floats" if region.is_of_floats else "integers"
         digest = self._stored(region, kind) if region.size <= self._quota[kind] else None
         if digest is None and kind == "integers":
@@ -245,7 +364,7 @@ class Recorder:
         self._uses[digest] += 1
         return {"sha256": digest, "sample": None if digest else region.sample().hex(), "kind": kind}
 
-    def _stored(self, region: Region, kind: str) -> str | None:
+    def _stored(self, region: MemoryRegion, kind: str) -> str | None:
         """The digest under which the content lies in the folder, or None where the quota is used up."""
         data = region.read()
         digest = hashlib.sha256(data).hexdigest()
@@ -257,7 +376,7 @@ class Recorder:
                 stream.write(data)
         return digest
 
-    def _release(self, call: Drawn) -> None:
+    def _release(self, call: DrawnCall) -> None:
         for content in call.contents() if isinstance(call, Recording) else ():
             digest = content["sha256"]
             if digest is None:

@@ -72,11 +72,15 @@ def is_of(shape: Told, told: Told) -> bool:
     return len(shape) == len(told) and all(told[at] in (part, kind_of(part)) for at, part in enumerate(shape))
 
 
-class _Describing(dict[type, Any]):
-    """Type → what describes an object of it; found out for a type when its first object comes."""
+class Describing(dict[type, Any]):
+    """Type → what describes an object of it, which ``describer`` gives when the first object of a type comes."""
+
+    def __init__(self, describer: Callable[[type], Callable[[Any], Part]]) -> None:
+        super().__init__()
+        self._describer = describer
 
     def __missing__(self, kind: type) -> Callable[[Any], Part]:
-        describe = self[kind] = _describer(kind)
+        describe = self[kind] = self._describer(kind)
         return describe
 
 
@@ -132,5 +136,5 @@ def _is_numpy(kind: type, name: str) -> bool:
 
 _dtype_and_extents: Callable[[Any], Part] = operator.attrgetter("dtype", "shape")
 _BY_REFERENCE = type(ctypes.byref(ctypes.c_int()))
-DESCRIBE: _Describing = _Describing()
+DESCRIBE = Describing(_describer)
 DESCRIBE[type(None)] = lambda _: "NULL"

@@ -1,13 +1,42 @@
-"""What the arguments of a foreign call are, whatever it is made through: numbers, and memory of a known extent."""
+"""A function that a program calls, and its arguments: numbers, and memory of a known extent.
+
+Of memory whose extent no object tells the user may say it, in bytes, by the integers that a call is given:
+``void blur(const double *in, double *out, long n): in=8*n, out=8*n``, the prototype as a header has it, or the names of
+its arguments alone. An expression is integer arithmetic; it is parsed and never executed.
+"""
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import operator
+import os
+import re
 import sys
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-ORDER = "<" if sys.byteorder == "little" else ">"
+_Candidate = TypeVar("_Candidate")
+
+
+class ForeignFunction:
+    """A function of a shared library; the door is what the program called it through. There is one object of each."""
+
+    __slots__ = ("door", "library", "name")
+
+    def __init__(self, library: str, name: str, door: str) -> None:
+        self.library = library
+        self.name = name
+        self.door = door
+
+
+def at_path(candidates: Iterable[_Candidate], path: str, path_of: Callable[[_Candidate], str]) -> list[_Candidate]:
+    """The candidates of the file at ``path``, else of one of that name, as of another checkout."""
+    each_once = list(candidates)
+    name = os.path.basename(path)
+    return [each for each in each_once if path_of(each) == path] or [
+        each for each in each_once if os.path.basename(path_of(each)) == name
+    ]
 
 
 class Refused(Exception):
@@ -42,16 +71,11 @@ class Memory(NamedTuple):
 
 
 class Unsized(NamedTuple):
-    """An address of which no object tells how much memory lies there.
-
-    Attributes:
-        why: what it is, as a part of a sentence: ``a bare address``.
-        dtype: of its elements, as numpy spells it, where its type tells.
-    """
+    """An address of memory whose size no object tells; ``why`` is a part of a sentence: ``a bare address``."""
 
     address: int
     why: str
-    dtype: str | None = None
+    dtype: str | None = None  # of its elements, where its type tells
 
 
 @contextlib.contextmanager
@@ -77,4 +101,155 @@ def contiguous(address: int, size: int, dtype: str, *extents: int) -> Memory:
 
 def spelt(letter: str, size: int) -> str:
     """A type of elements as numpy spells it: ``<f8``."""
-    return f"{'|' if size == 1 else ORDER}{letter}{size}"
+    return f"{'|' if size == 1 else '<' if sys.byteorder == 'little' else '>'}{letter}{size}"
+
+
+_PROTOTYPE = re.compile(
+    r"\s*(?:[\w\s*]*[\s*])?(?P<function>\w+)\s*\((?P<parameters>[^()]*)\)\s*:(?P<sizes>.+)", re.DOTALL
+)
+_NAME = re.compile(r"(\w+)\s*(?:\[\w*\])?\s*$")
+_LARGEST = 2000  # characters
+_FLOATS = {"float": spelt("f", 4), "double": spelt("f", 8)}
+_OPERATORS: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
+_SIGNED = "bhilq"
+_INTEGERS = _SIGNED + "BHILQ?"
+
+
+class Extents(NamedTuple):
+    """What the user said of a function's arguments.
+
+    Attributes:
+        names: of all arguments, in their order.
+        sizes: the place of an argument, from 0 → its size in bytes.
+        dtypes: the same place → the type of its elements, as numpy spells it, where the prototype tells floats.
+    """
+
+    function: str
+    names: tuple[str, ...]
+    sizes: Mapping[int, ast.expr]
+    dtypes: Mapping[int, str]
+
+
+def parsed(text: str) -> Extents:
+    """Parse ``blur(in, out, n): in=8*n, out=8*n``.
+
+    Raises:
+        ValueError: it says something else; the message is a part of a sentence.
+    """
+    found = _PROTOTYPE.fullmatch(text) if len(text) <= _LARGEST else None
+    if found is None:
+        raise ValueError("expected 'FUNCTION(ARGUMENTS): ARGUMENT=BYTES, …', as in 'blur(in, out, n): out=8*n'")
+    parameters = [each.strip() for each in found["parameters"].split(",")]
+    names = tuple(shown[1] if (shown := _NAME.search(each)) else "" for each in parameters)
+    first, *parts = re.split(r"(?:^|,)\s*(\w+)\s*=", found["sizes"])
+    if first.strip() or len(parts) < 2:
+        raise ValueError(f"expected ARGUMENT=BYTES, …, not {found['sizes'].strip()!r}")
+    sizes, dtypes = {}, {}
+    for name, expression in zip(parts[::2], parts[1::2]):  # noqa: B905 - for Python 3.9
+        if name not in names:
+            raise ValueError(f"{found['function']} has no argument {name!r}, but {', '.join(filter(None, names))}")
+        place = names.index(name)
+        if parameters[place].count("*") > 1:
+            raise ValueError(f"{parameters[place]!r} points to pointers, which are not recorded")
+        try:
+            sizes[place] = ast.parse(expression.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ValueError(f"{expression.strip()!r} is no expression of integers") from None
+        _require_arithmetic(sizes[place], names)
+        for word in set(_FLOATS) & set(re.findall(r"\w+", parameters[place])[:-1]):
+            dtypes[place] = _FLOATS[word]
+    return Extents(found["function"], names, sizes, dtypes)
+
+
+def _require_arithmetic(node: ast.expr, names: Sequence[str]) -> None:
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        pass
+    elif isinstance(node, ast.Name):
+        if node.id not in names:
+            raise ValueError(f"{node.id!r} is none of its arguments, which are {', '.join(filter(None, names))}")
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        parts = [node.operand]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and node.args:
+        parts = node.args
+        if node.keywords or (len(parts) == 1) != (node.func.id == "abs"):
+            raise ValueError(f"{ast.unparse(node)!r} is not how {node.func.id} is called")
+    else:
+        raise ValueError(f"{ast.unparse(node)!r} is not of integers, arguments, + - * // %, min, max and abs")
+    for part in parts:
+        _require_arithmetic(part, names)
+
+
+def _evaluated(node: Any, integers: Mapping[str, int]) -> int:
+    """The value of what ``_require_arithmetic`` let pass."""
+    kind = type(node)
+    if kind is ast.Constant:
+        return int(node.value)
+    if kind is ast.Name:
+        return integers[node.id]
+    if kind is ast.UnaryOp:
+        return -_evaluated(node.operand, integers)
+    if kind is ast.Call:
+        return _FUNCTIONS[node.func.id](*(_evaluated(each, integers) for each in node.args))
+    return _OPERATORS[type(node.op)](_evaluated(node.left, integers), _evaluated(node.right, integers))
+
+
+def with_extents(
+    arguments: Sequence[Number | Memory | Unsized | None], extents: Extents | None
+) -> list[Number | Memory | None]:
+    """The arguments, with what ``extents`` says of those whose memory no object tells.
+
+    Raises:
+        Refused: it says nothing of one, or what cannot be.
+    """
+    unsized = any(isinstance(argument, Unsized) for argument in arguments)
+    if unsized and extents and len(extents.names) != len(arguments):
+        raise Refused(f"it is called with {len(arguments)} arguments, and --extents names {len(extents.names)}")
+    return [
+        _sized(place, argument, arguments, extents) if isinstance(argument, Unsized) else argument
+        for place, argument in enumerate(arguments)
+    ]
+
+
+def _sized(place: int, argument: Unsized, arguments: Sequence[Any], extents: Extents | None) -> Memory:
+    if extents is None or place not in extents.sizes:
+        raise Refused(f"argument {place + 1} is {argument.why}")
+    integers = {
+        extents.names[at]: int.from_bytes(given.value, sys.byteorder, signed=given.code in _SIGNED)
+        for at, given in enumerate(arguments)
+        if isinstance(given, Number) and given.code in _INTEGERS
+    }
+    try:
+        size = _evaluated(extents.sizes[place], integers)
+    except KeyError as name:
+        raise Refused(f"argument {place + 1} has a size, by --extents, of {name}, which is no integer here") from None
+    except ZeroDivisionError:
+        raise Refused(f"argument {place + 1} has a size, by --extents, that divides by 0") from None
+    if size < 0 or not _is_mapped(argument.address, size):
+        raise Refused(f"argument {place + 1} has {size} bytes, by --extents, which are not all memory of the program")
+    dtype = argument.dtype or extents.dtypes.get(place, "|u1")
+    return contiguous(argument.address, size, dtype, size // int(dtype[2:]))
+
+
+def _is_mapped(address: int, size: int) -> bool:
+    """Whether all of it can be read, as Linux knows; taken for granted elsewhere."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            ranges = [line.split(maxsplit=2)[:2] for line in maps]
+    except OSError:
+        return True
+    end = address
+    for bounds, rights in ranges:  # by address
+        low, high = (int(bound, 16) for bound in bounds.split("-"))
+        if low <= end < high and rights.startswith("r"):
+            end = high
+    return end >= address + size

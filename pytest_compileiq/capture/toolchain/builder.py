@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.capture.bundle import KERNEL_FILE, LARGEST_KERNEL, Bundle, Kernel
+from pytest_compileiq.capture.bundle import KERNEL_FILE, LARGEST_KERNEL, Bundle, CapturedKernel
 from pytest_compileiq.capture.toolchain.marker import Captured
 from pytest_compileiq.capture.toolchain.replay import RecordedKernel
 from pytest_compileiq.errors import MarkerError
@@ -89,7 +89,7 @@ class CapturedBuilder(CcBuilder):
         return {self.record: sha256_hex(read_regular(self.rootdir / self.record, LARGEST_KERNEL))}
 
 
-def _kernel(record: Path) -> tuple[Bundle, Kernel]:
+def _kernel(record: Path) -> tuple[Bundle, CapturedKernel]:
     bundle = Bundle(record.parent.parent)
     return bundle, bundle.read(record.parent.name)
 

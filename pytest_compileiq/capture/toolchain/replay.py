@@ -3,19 +3,179 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_compileiq.capture.bundle import Bundle, Kernel, KernelShape
-from pytest_compileiq.capture.recorded_calls import Argument, Call, Number
-from pytest_compileiq.capture.toolchain.difference import difference
-from pytest_compileiq.capture.toolchain.floor import FLOOR_CALLS, Floor, own_difference
-from pytest_compileiq.capture.toolchain.in_turn import CallsInTurn
+from pytest_compileiq.capture.bundle import Argument, Bundle, Call, CapturedKernel, KernelShape, RecordedNumber
 from pytest_compileiq.errors import StoreError
+
+
+def difference(
+    got: NDArray[np.uint8], wanted: NDArray[np.uint8], dtype: str, *, rtol: float, atol: float
+) -> str | None:
+    """In how many values ``got`` differs from ``wanted``, of equally many bytes; None if it does not.
+
+    Floats may differ within the tolerances, as in ``numpy.isclose``, and NaN equals NaN; without tolerances, and for
+    all other types, every bit counts.
+    """
+    if np.array_equal(got, wanted):
+        return None
+    element = np.dtype(dtype)
+    if element.kind not in "fciu" or len(got) % element.itemsize:
+        element = np.dtype(np.uint8)
+    values, recorded = got.view(element), wanted.view(element)
+    is_tolerant = element.kind in "fc" and bool(rtol or atol)
+    if is_tolerant:
+        close = np.isclose(values, recorded, rtol=rtol, atol=atol, equal_nan=True)
+    else:
+        close = (got.reshape(-1, element.itemsize) == wanted.reshape(-1, element.itemsize)).all(axis=1)
+    if close.all():
+        return None
+    at = int(np.argmin(close))
+    beyond = f" beyond rtol={rtol:g}, atol={atol:g}" if is_tolerant else ""
+    first = f"the first at index {at}: {values[at]} instead of {recorded[at]}"
+    return f"{np.count_nonzero(~close)} of {len(close)} values{beyond}, {first}{_largest_text(values, recorded)}"
+
+
+def _largest_text(values: NDArray[Any], recorded: NDArray[Any]) -> str:
+    """The least relative tolerance that would do, of floats."""
+    if values.dtype.kind not in "fc":
+        return ""
+    with np.errstate(all="ignore"):
+        relative = np.abs((values - recorded) / recorded)
+    finite = relative[np.isfinite(relative)]
+    return f"; the largest relative difference is {finite.max():.2g}" if finite.size else ""
+
+
+FLOOR_CALLS = 10  # of each recorded call: the first two of a process often agree, before its threads are all awake
+_SMALL_SAMPLE = 4  # some calls show little of how far calls differ
+# What right implementations differ by, relative: the defaults of torch.testing.assert_close, by the bytes of a real.
+_PRECISION = {2: 1e-3, 4: 1.3e-6, 8: 1e-7, 16: 1e-7}
+
+
+class Floor:
+    """The least tolerances of a kernel's places; ``measure`` is asked once, when something differs.
+
+    Args:
+        function: the kernel's name.
+        measure: gives place → ``own_difference`` of the baseline, the largest of all recorded calls.
+    """
+
+    def __init__(self, function: str, measure: Callable[[], Mapping[str, float]]) -> None:
+        self._function = function
+        self._measure = measure
+
+    def of(self, place: str, recorded: NDArray[np.uint8], dtype: str) -> float:
+        """The absolute tolerance of ``place`` where it held ``recorded``; 0 where the baseline repeats itself.
+
+        Raises:
+            AssertionError: the baseline differs from itself by more than the precision of its type.
+        """
+        own = self._own.get(place, 0.0)
+        if not own:
+            return 0.0
+        values = _floats(recorded, dtype)
+        precision = 0.0 if values is None else _PRECISION[_real_bytes(values)]
+        if values is None or own > precision:
+            raise AssertionError(
+                f"{self._function}: {place} of the baseline, called again on the same data, differs from itself by "
+                f"{own:.2g} of its largest value, beyond {precision:g}, the precision of its type: it is "
+                "nondeterministic, and sets no tolerance; give your own: check(rtol=…, atol=…)"
+            )
+        return _SMALL_SAMPLE * own * _largest(values)
+
+    @cached_property
+    def _own(self) -> Mapping[str, float]:
+        return self._measure()
+
+
+def own_difference(got: NDArray[np.uint8], before: NDArray[np.uint8], dtype: str) -> float:
+    """The largest difference of two calls' floats, relative to the largest value; infinite for all other types.
+
+    It is of the largest value, since cancellation makes small values differ by any factor.
+    """
+    if np.array_equal(got, before):
+        return 0.0
+    values, others = _floats(got, dtype), _floats(before, dtype)
+    if values is None or others is None:
+        return np.inf
+    with np.errstate(all="ignore"):
+        differences = np.abs(values - others)
+    same = (values == others) | (np.isnan(values) & np.isnan(others))
+    differences[same] = 0.0
+    largest = float(differences.max())
+    scale = _largest(others)
+    return largest / scale if np.isfinite(largest) and scale else np.inf if largest else 0.0
+
+
+def _floats(data: NDArray[np.uint8], dtype: str) -> NDArray[np.floating] | None:
+    """The values, if they are floats of a known precision."""
+    element = np.dtype(dtype)
+    if element.kind not in "fc" or len(data) % element.itemsize:
+        return None
+    values = data.view(element)
+    return values if _real_bytes(values) in _PRECISION else None
+
+
+def _real_bytes(values: NDArray[np.floating]) -> int:
+    return values.real.dtype.itemsize
+
+
+def _largest(values: NDArray[np.floating]) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size else 0.0
+
+
+_SEED = 22
+_TEXTS = 8  # of different content, so that no branch is learned
+_TEXT_BYTES = 64 << 10
+
+
+class CallsInTurn:
+    """Recorded calls: ``calls()`` makes one of them, and ``reset()`` goes on to the next.
+
+    In the program other code runs between two calls, and the next one has other data. A call that is made again and
+    again on the same data has its branches learned and its memory in the caches, and a candidate may gain twice there
+    what it gains in the program (bench/captured_alone.py). So ``reset`` also has 64 KiB deflated, untimed: that takes a
+    processor's caches and branch predictor for its own.
+    """
+
+    def __init__(self, calls: Sequence[RecordedCall]) -> None:
+        self._calls = calls
+        self._resets = 0
+
+    def __call__(self) -> Any:
+        """Make the call; gives what it returns."""
+        return self._current()
+
+    def restore(self) -> None:
+        """Put what the call changes back as it was before."""
+        self._current.restore()
+
+    def reset(self) -> None:
+        """Go on to the next call, as it was before, and have what the processor has learned of it forgotten."""
+        self._resets += 1
+        self._current.restore()
+        zlib.compress(_OTHER_WORK[self._resets % _TEXTS], 1)
+
+    def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """As ``RecordedCall.check``, of the call that was made."""
+        self._current.check(rtol=rtol, atol=atol)
+
+    @property
+    def _current(self) -> RecordedCall:
+        return self._calls[self._resets % len(self._calls)]
+
+
+_OTHER_WORK = [
+    np.random.default_rng((_SEED, number)).integers(97, 117, _TEXT_BYTES, np.uint8).tobytes()
+    for number in range(_TEXTS)
+]
 
 _PAGE = 4096
 _SIMPLE: dict[str, Any] = {
@@ -35,7 +195,7 @@ class RecordedKernel:
     """
 
     def __init__(
-        self, bundle: Bundle, kernel: Kernel, function: Any, baseline: Callable[[], Any] | None = None
+        self, bundle: Bundle, kernel: CapturedKernel, function: Any, baseline: Callable[[], Any] | None = None
     ) -> None:
         self._bundle = bundle
         self._kernel = kernel
@@ -109,7 +269,9 @@ class RecordedKernel:
 class RecordedCall:
     """One call, ready to be made again as often as wanted: ``call()``, and ``restore()`` before the next."""
 
-    def __init__(self, bundle: Bundle, kernel: Kernel, call: Call, function: Any, floor: Floor | None = None) -> None:
+    def __init__(
+        self, bundle: Bundle, kernel: CapturedKernel, call: Call, function: Any, floor: Floor | None = None
+    ) -> None:
         self._floor = floor
         self._name = f"{kernel.function}, call {call.number}"
         self._call = call
@@ -222,6 +384,6 @@ def _as_it_lay(size: int, page_offset: int) -> NDArray[np.uint8]:
     return room[start : start + size]
 
 
-def _dtype_of(number: Number) -> str:
+def _dtype_of(number: RecordedNumber) -> str:
     size, kind = ctypes.sizeof(_SIMPLE[number.code]), "f" if number.code in "fdg" else "i"
     return f"<{kind}{size}"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pytest_compileiq.capture.inside.apart import relative_difference
+from pytest_compileiq.capture.inside.compared_calls import relative_difference
 
 VALUES = st.floats(-(2.0**90), 2.0**90, width=32)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pytest_compileiq import Captured
-from pytest_compileiq.capture.recorded_calls import Call, fitting
+from pytest_compileiq.capture.bundle import Call, fitting
 from pytest_compileiq.errors import MarkerError, StoreError
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.toolchains.base import Place

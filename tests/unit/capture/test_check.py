@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.capture.bundle import SCHEMA, Kernel, KernelShape, UnrecordedShape
-from pytest_compileiq.capture.program import Calls, Watched
-from pytest_compileiq.capture.rank import Compared, compared
+from pytest_compileiq.capture.bundle import SCHEMA, CapturedKernel, KernelShape, UnrecordedShape
+from pytest_compileiq.capture.program import CallAccount, Calls
+from pytest_compileiq.capture.ranking import ComparedKernel, compared
 
 Shapes = dict[tuple[int | str, ...], int]
 
 
-def kernel(recorded: Shapes, unrecorded: Shapes | None = None, library: str = "/a/lib.so") -> Kernel:
+def kernel(recorded: Shapes, unrecorded: Shapes | None = None, library: str = "/a/lib.so") -> CapturedKernel:
     kept = tuple(KernelShape(shape, calls, 1, ()) for shape, calls in recorded.items())
     others = tuple(UnrecordedShape(shape, calls) for shape, calls in (unrecorded or {}).items())
-    return Kernel(SCHEMA, "f", library, None, 0.5, kept, others)
+    return CapturedKernel(SCHEMA, "f", library, None, 0.5, kept, others)
 
 
-def checked(captured: Kernel, now: Shapes, *libraries: str) -> Compared:
+def checked(captured: CapturedKernel, now: Shapes, *libraries: str) -> ComparedKernel:
     calls = [
         Calls(library, "f", "ctypes", shape, count, 1)
         for library in libraries or ("/a/lib.so",)
         for shape, count in now.items()
     ]
-    (found,) = compared({"f": captured}, Watched(1, 10, 0, 1, 0, None, (), tuple(calls)))
+    (found,) = compared({"f": captured}, CallAccount(1, 10, 0, 1, 0, None, (), tuple(calls)))
     return found
 
 

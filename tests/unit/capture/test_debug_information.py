@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from pytest_compileiq.capture.toolchain.debug_information import _GNU, built_from
+from pytest_compileiq.capture.toolchain.sources import _GNU, built_from
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_compileiq.capture.toolchain.difference import difference
+from pytest_compileiq.capture.toolchain.replay import difference
 
 
 def told(got, wanted, dtype: str, rtol: float = 0.0, atol: float = 0.0) -> str | None:

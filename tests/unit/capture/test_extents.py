@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from pytest_compileiq.capture.inside.extents import parsed, with_extents
-from pytest_compileiq.capture.inside.values import Number, Refused, Unsized
+from pytest_compileiq.capture.inside.values import Number, Refused, Unsized, parsed, with_extents
 
 ROOM = (ctypes.c_double * 100)()
 ADDRESS = ctypes.addressof(ROOM)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pytest_compileiq.capture.toolchain.floor import Floor, own_difference
+from pytest_compileiq.capture.toolchain.replay import Floor, own_difference
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.capture.bundle_launches import Launch, LaunchedKernel, Ptx, Specialisation
-from pytest_compileiq.capture.written_launch_tests import by_ptx, by_source, launched_test
+from pytest_compileiq.capture.launches import Launch, LaunchedKernel, Ptx, Specialisation
+from pytest_compileiq.capture.written_tests import by_ptx, by_source, launched_test
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/capture-triton.md"
 FLOATS = "torch.float32[128,1920]"

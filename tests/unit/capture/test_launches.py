@@ -6,18 +6,19 @@ import json
 
 import pytest
 
-from pytest_compileiq.capture.bundle_launches import Launch, Ptx
 from pytest_compileiq.capture.launches import (
     NOTHING,
-    Account,
     Compiled,
+    Launch,
+    LaunchAccount,
+    Ptx,
     compared,
     named,
     ranked,
     read_account,
-    that_lead,
 )
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
+from pytest_compileiq.capture.ranking import leading
 
 DIGESTS = {letter: letter * 64 for letter in "abc"}
 
@@ -28,8 +29,8 @@ def compiled(function: str = "f", launches: int = 1, ptx: str = "a", **changed) 
     return Compiled(**{"function": function, "ptx": Ptx(DIGESTS[ptx], 1)} | given | changed)
 
 
-def account(*each: Compiled) -> Account:
-    return Account(1, "3.9.0", None, 0, (), each)
+def account(*each: Compiled) -> LaunchAccount:
+    return LaunchAccount(1, "3.9.0", None, 0, (), each)
 
 
 def test_the_most_launched_kernel_leads_and_its_specialisations_are_in_their_order():
@@ -42,8 +43,8 @@ def test_the_most_launched_kernel_leads_and_its_specialisations_are_in_their_ord
     assert [(kernel.function, kernel.launches) for kernel in kernels] == [("often", 9), ("rare", 2), ("other", 1)]
     assert [each.launches for each in kernels[0].specialisations] == [5, 4]  # put back controls are no other kernel
     assert kernels[0].share == 9 / 12
-    assert [kernel.function for kernel in that_lead(kernels, 10, 0.75)] == ["often"]
-    assert len(that_lead(kernels, 2, 1.0)) == 2
+    assert [kernel.function for kernel in leading(kernels, lambda each: each.launches, 10, 0.75)] == ["often"]
+    assert len(leading(kernels, lambda each: each.launches, 2, 1.0)) == 2
 
 
 def test_two_kernels_of_one_name_have_names_of_their_own_in_a_capture():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_compileiq.capture.recorded_calls import Call, fault_in
+from pytest_compileiq.capture.bundle import Call, fault_in
 
 CONTENT = {"kind": "floats", "sha256": "0" * 64, "sample": None}
 REGION = {"size": 80, "page_offset": 16, "before": CONTENT, "after": CONTENT}

@@ -9,14 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
-from pytest_compileiq.capture.inside.recorder import SAMPLED_ELEMENTS, Recorder
-from pytest_compileiq.capture.inside.samples import MOST_SAMPLES
-from pytest_compileiq.capture.inside.tally import Function
+from pytest_compileiq.capture.inside.counters import RAISED, ForeignCall
+from pytest_compileiq.capture.inside.recorder import MOST_SAMPLES, SAMPLED_ELEMENTS, Recorder
+from pytest_compileiq.capture.inside.values import ForeignFunction
 
 QUOTA = {"integers": 1 << 20, "floats": 1 << 20}
 FOREIGN = SimpleNamespace(argtypes=None, restype=None, errcheck=None)
-FUNCTION = Function("lib.so", "f", "ctypes")
+FUNCTION = ForeignFunction("lib.so", "f", "ctypes")
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from pytest_compileiq.capture.inside.samples import MOST_SAMPLES, Drawn, FunctionCalls
+from pytest_compileiq.capture.inside.recorder import MOST_SAMPLES, DrawnCall, FunctionCalls
 from pytest_compileiq.capture.program import Calls
-from pytest_compileiq.capture.rank import few_shapes
+from pytest_compileiq.capture.ranking import few_shapes
 
 SIZES = (10, 20, 30)
 OUTER_SEEDS = [(n, seed) for seed in range(60) for n in SIZES]  # the sizes vary first
@@ -21,7 +21,7 @@ def sampled(shapes, seed: int, size: int = 3) -> FunctionCalls:
     calls = FunctionCalls(size, lambda _: None)
     for number, shape in enumerate(shapes, 1):
         calls.seen = number
-        calls.add(Drawn(number, draws.random(), shape))
+        calls.add(DrawnCall(number, draws.random(), shape))
     calls.merge()
     return calls
 
@@ -73,7 +73,7 @@ def test_shapes_are_made_few_as_the_ranking_makes_them():
 
 
 def test_shapes_beyond_those_that_are_remembered_are_kept_under_one_that_is(monkeypatch):
-    monkeypatch.setattr("pytest_compileiq.capture.inside.samples._MOST_TOLD", 50)
+    monkeypatch.setattr("pytest_compileiq.capture.inside.recorder._MOST_TOLD", 50)
     calls = sampled([(n,) for n in range(500)], 1)
     assert sum(len(list(calls.kept((n,)))) for n in range(50)) == 4
 
@@ -83,6 +83,6 @@ def test_memory_is_bounded_while_nothing_is_known_of_the_arguments():
     calls = FunctionCalls(3, dropped.append)
     most = 0
     for n in range(5000):
-        calls.add(Drawn(n + 1, random.Random(n).random(), (n, f"float64[{n}]")))
+        calls.add(DrawnCall(n + 1, random.Random(n).random(), (n, f"float64[{n}]")))
         most = max(most, n + 1 - len(dropped))
     assert most <= MOST_SAMPLES * 4

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.capture.inside import triton_door
-from pytest_compileiq.capture.inside.triton_door import Launches
+from pytest_compileiq.capture.inside import triton_hook
+from pytest_compileiq.capture.inside.triton_hook import LaunchCounters
 
 
 class Kernel:
@@ -34,22 +34,22 @@ class Kernel:
 
 
 @pytest.fixture
-def launches(tmp_path, monkeypatch) -> Launches:
-    monkeypatch.setattr(triton_door.atexit, "register", lambda _: None)
-    monkeypatch.setattr(triton_door.os, "register_at_fork", lambda **_: None)
-    monkeypatch.setitem(triton_door.sys.modules, "triton.runtime.jit", SimpleNamespace())
-    return Launches(str(tmp_path / "account"), str(tmp_path))
+def launches(tmp_path, monkeypatch) -> LaunchCounters:
+    monkeypatch.setattr(triton_hook.atexit, "register", lambda _: None)
+    monkeypatch.setattr(triton_hook.os, "register_at_fork", lambda **_: None)
+    monkeypatch.setitem(triton_hook.sys.modules, "triton.runtime.jit", SimpleNamespace())
+    return LaunchCounters(str(tmp_path / "account"), str(tmp_path))
 
 
-def told(launches: Launches, tmp_path: Path) -> dict[str, Any]:
+def told(launches: LaunchCounters, tmp_path: Path) -> dict[str, Any]:
     launches._write()
     return json.loads((tmp_path / "account").read_text())
 
 
-def watched(launches: Launches, run: Any) -> Any:
+def watched(launches: LaunchCounters, run: Any) -> Any:
     """An object of a JITFunction whose ``run`` is watched."""
     module = SimpleNamespace(JITFunction=type("JITFunction", (), {"run": run}))
-    triton_door._watch_functions(module, launches)
+    triton_hook._watch_functions(module, launches)
     return module.JITFunction()
 
 
@@ -156,7 +156,7 @@ def test_more_grids_than_are_told_apart_are_counted_together(launches, tmp_path)
     for n in range(100):
         function.run(grid=(n,))
     (compiled,) = told(launches, tmp_path)["compiled"]
-    assert (len(compiled["calls"]), compiled["others"]) == (triton_door._MOST_CALLS, 36)
+    assert (len(compiled["calls"]), compiled["others"]) == (triton_hook._MOST_CALLS, 36)
 
 
 def test_what_autotune_tries_is_no_launch_of_the_program_also_where_it_fails(launches, tmp_path):
@@ -169,7 +169,7 @@ def test_what_autotune_tries_is_no_launch_of_the_program_also_where_it_fails(lau
             raise RuntimeError("out of resources")
 
     module = SimpleNamespace(Autotuner=type("Autotuner", (), {"_bench": bench}))
-    triton_door._watch_tuners(module, launches)
+    triton_hook._watch_tuners(module, launches)
     module.Autotuner()._bench(False)
     with pytest.raises(RuntimeError):
         module.Autotuner()._bench(True)
@@ -184,7 +184,7 @@ def test_what_is_loaded_and_launched_by_something_else_is_named(launches, tmp_pa
         pass
 
     module = SimpleNamespace(CompiledKernel=Compiled)
-    triton_door._watch_compiled_kernels(module, launches)
+    triton_hook._watch_compiled_kernels(module, launches)
     Compiled("by_inductor")._init_handles()
     taken = Compiled("taken")
     taken._init_handles()
@@ -195,7 +195,7 @@ def test_what_is_loaded_and_launched_by_something_else_is_named(launches, tmp_pa
 
 
 def test_a_triton_made_in_another_way_is_said_and_left_alone(launches, tmp_path):
-    triton_door._watch(triton_door._watch_functions, launches, SimpleNamespace())
+    triton_hook._watch(triton_hook._watch_functions, launches, SimpleNamespace())
     assert "JITFunction" in told(launches, tmp_path)["failure"]
 
 

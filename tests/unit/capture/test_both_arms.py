@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_compileiq.capture.inside import compared_calls, ctypes_arguments
-from pytest_compileiq.capture.inside.arms import MOST_PAIRS, Arms
-from pytest_compileiq.capture.inside.compared_calls import Given
-from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
-from pytest_compileiq.capture.inside.tally import Function
+from pytest_compileiq.capture.inside import compared_calls, ctypes_hook
+from pytest_compileiq.capture.inside.both_arms import MOST_PAIRS, Arms
+from pytest_compileiq.capture.inside.compared_calls import CallInput
+from pytest_compileiq.capture.inside.counters import RAISED, ForeignCall
+from pytest_compileiq.capture.inside.values import ForeignFunction
 
 SOURCE = """\
 int calls;
@@ -52,7 +52,7 @@ class Program:
             counter.value = 0
         self.scaled = loaded[0].scaled
         self.scaled.argtypes, self.scaled.restype = [POINTER, ctypes.c_char_p, ctypes.c_long], ctypes.c_double
-        self.function = Function("/elsewhere/program.so", "scaled", "ctypes")
+        self.function = ForeignFunction("/elsewhere/program.so", "scaled", "ctypes")
         arms = [str(libraries / f"{name}.so") for name in ("baseline", tuned)]
         kernel = {
             "library": "/a/program.so",
@@ -137,8 +137,8 @@ def test_values_with_others_between_them_are_no_row_of_floats(libraries):
     program.scaled.argtypes = [np.ctypeslib.ndpointer(np.float64)]
     packed = np.zeros(4, [("count", "<i4"), ("x", "<f8")])
     for array, dtype in ((packed["x"], ""), (np.zeros((4, 2))[:, 1], "<f8"), (np.zeros(4)[::-1], "<f8")):
-        argument = ctypes_arguments.taken(program.scaled, (array,))
-        given = Given(program.function, program.scaled, argument)
+        argument = ctypes_hook.taken(program.scaled, (array,))
+        given = CallInput(program.function, program.scaled, argument)
         assert given.left(2.0)["argument 1"][1] == dtype
 
 
@@ -155,14 +155,14 @@ def test_arms_call_their_own_functions_where_the_program_s_library_shares_its_na
     source = f"""
 import ctypes, sys
 sys.path.insert(0, {str(Path(compared_calls.__file__).parents[3])!r})
-from pytest_compileiq.capture.inside.arms import Arms
-from pytest_compileiq.capture.inside.tally import Function
+from pytest_compileiq.capture.inside.both_arms import Arms
+from pytest_compileiq.capture.inside.values import ForeignFunction
 library = ctypes.CDLL({str(libraries / "program.so")!r}, mode=ctypes.RTLD_GLOBAL)
 library.scaled.restype = ctypes.c_double
 arms = {[str(libraries / name) for name in ("baseline.so", "tuned.so")]!r}
 kernel = dict(library="program.so", function="scaled", shapes=[], arms=arms, only=1, extents=None)
 x = (ctypes.c_double * 1)(1.0)
-Arms([kernel]).begin(library.scaled, Function("/program.so", "scaled", "ctypes"), (), (x, b"x", 1), {{}})
+Arms([kernel]).begin(library.scaled, ForeignFunction("/program.so", "scaled", "ctypes"), (), (x, b"x", 1), {{}})
 print(library.scaled(x, b"x", 1))
 """
     printed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)

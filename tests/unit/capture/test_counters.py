@@ -7,29 +7,30 @@ import json
 
 import pytest
 
-from pytest_compileiq.capture.inside import tally as tally_module
-from pytest_compileiq.capture.inside.tally import Function, Tally
+from pytest_compileiq.capture.inside import counters
+from pytest_compileiq.capture.inside.counters import Counters
+from pytest_compileiq.capture.inside.values import ForeignFunction
 
 
 @pytest.fixture
 def tally(tmp_path, monkeypatch):
     """One on which every look at the clock is 1 ns after the last."""
-    monkeypatch.setattr(tally_module, "perf_counter_ns", itertools.count().__next__)
-    monkeypatch.setattr(tally_module.os, "register_at_fork", lambda **_: None)
-    made = Tally(str(tmp_path / "tally.json"))
+    monkeypatch.setattr(counters, "perf_counter_ns", itertools.count().__next__)
+    monkeypatch.setattr(counters.os, "register_at_fork", lambda **_: None)
+    made = Counters(str(tmp_path / "tally.json"))
     made.calibrated_by(int, int)
     return made
 
 
-def a_function(tally: Tally, name: str, body):
+def a_function(tally: Counters, name: str, body):
     class Foreign:
-        _acf_function = Function("lib.so", name, "ctypes")
+        _acf_function = ForeignFunction("lib.so", name, "ctypes")
         __call__ = tally.watching(lambda self, *arguments: body(*arguments), lambda _: None)
 
     return Foreign()
 
 
-def told(tally: Tally, tmp_path) -> dict:
+def told(tally: Counters, tmp_path) -> dict:
     tally._write()
     return json.loads((tmp_path / "tally.json").read_text())
 
@@ -52,7 +53,7 @@ def test_a_call_that_raises_is_counted_and_raises(tally, tmp_path):
 
 
 def test_more_shapes_than_are_kept_lose_their_shape_and_no_call(tally, tmp_path, monkeypatch):
-    monkeypatch.setattr(tally_module, "_MOST_SHAPES", 2)
+    monkeypatch.setattr(counters, "_MOST_SHAPES", 2)
     called = a_function(tally, "f", lambda n: n)
     for n in (1, 2, 3, 4, 1):
         called(n)
@@ -63,7 +64,7 @@ def test_more_shapes_than_are_kept_lose_their_shape_and_no_call(tally, tmp_path,
 def test_what_the_watching_costs_is_what_it_saw_of_itself_and_what_it_could_not(tally, tmp_path):
     called = a_function(tally, "f", lambda: None)
     # Four ticks from call to call, of which two are seen; one is of the call itself.
-    assert tally.unseen_ns(called, lambda: tally_module.perf_counter_ns() is None) == 1
+    assert tally.unseen_ns(called, lambda: counters.perf_counter_ns() is None) == 1
     before = sum(thread.spent_ns for thread in tally._threads)
     called()
     count = sum(count for thread in tally._threads for count, _ in thread.calls.values())
@@ -79,6 +80,6 @@ def test_an_account_that_cannot_be_written_raises_nothing_and_says_why(tally, tm
 
 
 def test_a_child_writes_nothing(tally, tmp_path, monkeypatch):
-    monkeypatch.setattr(tally_module.os, "getpid", lambda: -1)
+    monkeypatch.setattr(counters.os, "getpid", lambda: -1)
     tally._write()
     assert not (tmp_path / "tally.json").exists()

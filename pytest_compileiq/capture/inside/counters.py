@@ -9,31 +9,73 @@ import os
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .foreign_call import RAISED, ForeignCall
+from . import cffi_hook, ctypes_hook
 from .shapes import DESCRIBE, told_of_shape
+from .values import Memory, Number, Refused, with_extents
 
 if TYPE_CHECKING:
-    from .arms import Arms
+    from .both_arms import Arms
     from .recorder import Recorder
     from .shapes import Shape
+    from .values import Extents, ForeignFunction
+
+RAISED = object()  # in a result's place
+_DOORS: dict[str, Any] = {"ctypes": ctypes_hook, "cffi": cffi_hook}
+
+
+class ForeignCall(NamedTuple):
+    """A call that has been made.
+
+    Attributes:
+        called: the object that the program called.
+        result: what it gave, or ``RAISED``.
+        own_ns: its time, without the watched calls within it.
+        call: makes it again: ``call(called, *arguments)``.
+    """
+
+    called: Any
+    function: ForeignFunction
+    shape: Shape
+    arguments: tuple[Any, ...]
+    result: Any
+    own_ns: int
+    call: Callable[..., Any]
+
+    @property
+    def returned(self) -> Number | None:
+        """The number that C returned; None for nothing, or where nobody said what it returns.
+
+        Raises:
+            Refused: that is not known, or is no number.
+        """
+        return number_of(self.function, self.called, self.result)
+
+
+def number_of(function: ForeignFunction, called: Any, result: Any) -> Number | None:
+    """As ``ForeignCall.returned``, of any result of this function."""
+    number: Number | None = _DOORS[function.door].returned(called, result)
+    return number
+
+
+def given_to(
+    function: ForeignFunction, called: Any, arguments: tuple[Any, ...], named: dict[str, Any], extents: Extents | None
+) -> list[Number | Memory | None]:
+    """What a call is about to be given; None for NULL. ``extents`` is what the user said of memory.
+
+    Raises:
+        Refused: that cannot be read.
+    """
+    if named:
+        raise Refused("it is called with named arguments")
+    return with_extents(_DOORS[function.door].taken(called, arguments), extents)
+
 
 SCHEMA = 1
 _MOST_SHAPES = 20_000  # of a thread, all functions together; a shape beyond counts as none
 _BATCHES = 20
 _BATCH_CALLS = 100
-
-
-class Function:
-    """A function of a shared library; the door is what the program called it through. There is one object of each."""
-
-    __slots__ = ("door", "library", "name")
-
-    def __init__(self, library: str, name: str, door: str) -> None:
-        self.library = library
-        self.name = name
-        self.door = door
 
 
 class _Thread:
@@ -48,16 +90,16 @@ class _Thread:
     __slots__ = ("calls", "inner_ns", "spent_ns")
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[Function, Shape], list[int]] = {}
+        self.calls: dict[tuple[ForeignFunction, Shape], list[int]] = {}
         self.inner_ns = 0
         self.spent_ns = 0
 
-    def first(self, function: Function, shape: Shape) -> list[int]:
+    def first(self, function: ForeignFunction, shape: Shape) -> list[int]:
         """The counts of a function's calls with a new shape: how many, and nanoseconds."""
         return self.calls.setdefault((function, shape if len(self.calls) < _MOST_SHAPES else ()), [0, 0])
 
 
-class Tally:
+class Counters:
     """Counts what the doors hand in, and writes it when the interpreter ends.
 
     Nothing here raises into the program: the first failure is kept, and told at the end.
@@ -95,7 +137,9 @@ class Tally:
         """Keep the first failure of the watching itself."""
         self.failure = self.failure or f"{type(error).__name__}: {error}"
 
-    def watching(self, call: Callable[..., Any], function_of: Callable[[Any], Function | None]) -> Callable[..., Any]:
+    def watching(
+        self, call: Callable[..., Any], function_of: Callable[[Any], ForeignFunction | None]
+    ) -> Callable[..., Any]:
         """A ``__call__`` that calls as ``call`` does, and counts.
 
         Args:
@@ -169,7 +213,7 @@ class Tally:
         self._calibration = watched, plain
 
     def _begin(
-        self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
+        self, called: Any, function: ForeignFunction, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         """What ``_finish`` is given of a call that is about to be made; None where nothing is done about it."""
         assert self._observer is not None
@@ -210,7 +254,7 @@ class Tally:
                 stream.write(f"{type(error).__name__}: {error}")
 
     def _told(self, elapsed_ns: int) -> dict[str, Any]:
-        calls: dict[tuple[Function, Shape], list[int]] = {}
+        calls: dict[tuple[ForeignFunction, Shape], list[int]] = {}
         threads = list(self._threads)
         for thread in threads:
             for key, (count, own_ns) in list(thread.calls.items()):

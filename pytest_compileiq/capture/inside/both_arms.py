@@ -9,22 +9,81 @@ A call that both make puts memory back, where another thread's call may be writi
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import cffi_memory
-from .cells import cell_of
-from .compared_calls import BASELINE, ComparedCalls, Given
-from .foreign_call import RAISED
+from . import cffi_hook
+from .compared_calls import BASELINE, CallInput, ComparedCalls
+from .counters import RAISED
 from .shapes import is_of, told_of_shape
 
 if TYPE_CHECKING:
-    from .cells import Cell
-    from .foreign_call import ForeignCall
+    from .counters import ForeignCall
     from .shapes import Shape
-    from .tally import Function
+    from .values import ForeignFunction
+
+
+class _OfCtypes:
+    """ctypes reads the address of a function from memory of the object's own, at each call."""
+
+    def __init__(self, called: Any) -> None:
+        self._place = ctypes.c_void_p.from_address(ctypes.addressof(called))
+        self.program = self._place.value
+
+    def write(self, address: int | None) -> None:
+        self._place.value = self.program if address is None else address
+
+
+class _OfCffi:
+    """A stand-in keeps the function of cffi that it calls, which is of the same type in another library."""
+
+    def __init__(self, called: Any) -> None:
+        backend = sys.modules["_cffi_backend"]
+        self._called = called
+        self._functions: dict[int | None, Any] = {None: called._acf_raw}
+        self._cast = backend.cast
+        self._kind = backend.typeof(called._acf_raw)
+        self.program = int(self._cast(backend.new_primitive_type("uintptr_t"), called._acf_raw))
+
+    def write(self, address: int | None) -> None:
+        if address not in self._functions:
+            self._functions[address] = self._cast(self._kind, address)
+        self._called._acf_raw = self._functions[address]
+
+
+_OF_DOOR: dict[str, Any] = {"ctypes": _OfCtypes, "cffi": _OfCffi}
+
+
+class Cell:
+    """What a function object calls.
+
+    Attributes:
+        program: the address of the function of the program's own library.
+        turns: how often it was directed.
+    """
+
+    def __init__(self, called: Any, door: str) -> None:
+        self._place = _OF_DOOR[door](called)
+        self.program: int | None = self._place.program
+        self.turns = 0
+
+    def direct(self, address: int | None) -> None:
+        """Have the object call ``address``; None for the function of the program's own library."""
+        self._place.write(address)
+        self.turns += 1
+
+
+def cell_of(called: Any, door: str) -> Cell:
+    """The cell of a function object, of which each has one."""
+    try:
+        return called._acf_cell  # type: ignore[no-any-return]
+    except AttributeError:
+        cell = called._acf_cell = Cell(called, door)
+        return cell
 
 
 MOST_PAIRS = 4096  # of a shape; with more, every second one is dropped
@@ -43,14 +102,14 @@ class Arms:
 
     def __init__(self, kernels: list[dict[str, Any]]) -> None:
         self._routes = [_Route(kernel) for kernel in kernels]
-        self._known: dict[Function, _Route | None] = {}
+        self._known: dict[ForeignFunction, _Route | None] = {}
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._inside = 0  # routed calls that have begun and not ended
-        cffi_memory.is_recording = True
+        cffi_hook.is_recording = True
         self._random = random.Random(_SEED)  # of our own: the program's random numbers stay as they are
 
     def begin(
-        self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
+        self, called: Any, function: ForeignFunction, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> _Routed | None:
         """Have the call that is about to be made made by an arm; None where the function is not routed."""
         with self._lock:
@@ -100,7 +159,7 @@ class Arms:
         with self._lock:
             return [route.told() for route in self._routes]
 
-    def _looked_up(self, function: Function, called: Any) -> _Route | None:
+    def _looked_up(self, function: ForeignFunction, called: Any) -> _Route | None:
         """The route of a function: of the library at its path, else of one of that name, as of another checkout."""
         named = [route for route in self._routes if route.function == function.name]
         at_its_path = [route for route in named if route.library == function.library]
@@ -117,7 +176,7 @@ class _Routed:
     __slots__ = ("arm", "cell", "compared", "pair", "route", "series", "turn")
 
     def __init__(
-        self, route: _Route, series: _Series, arm: int, pair: list[int] | None, compared: Given | None, cell: Cell
+        self, route: _Route, series: _Series, arm: int, pair: list[int] | None, compared: CallInput | None, cell: Cell
     ) -> None:
         self.route = route
         self.series = series
@@ -250,7 +309,7 @@ def _globally(function: str) -> int | None:
         return None
 
 
-def _compare(routed: _Routed, given: Given, made: ForeignCall) -> None:
+def _compare(routed: _Routed, given: CallInput, made: ForeignCall) -> None:
     """Have the call made by the tuned arm, too."""
 
     def made_by(arm: int) -> Any:

@@ -12,21 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, Kernel
+from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, CapturedKernel
 from pytest_compileiq.capture.in_place import (
+    DiffersInPlace,
     InPlace,
+    WorkloadInPlace,
+    gain_of,
     is_against,
+    is_allowed,
     is_of_calls,
     least_in_place,
     left_out,
     open_in,
+    record_lines,
     slower_in,
+    standing_text,
     wrong_in,
 )
-from pytest_compileiq.capture.in_place_report import record_lines, standing_text
-from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
-from pytest_compileiq.capture.validate import Asked, Run, TunedKernel, record_of, routing, runner, same_output
-from pytest_compileiq.claim import Claim
+from pytest_compileiq.capture.program import CallAccount, NotWatched, Program, Routed, Series
+from pytest_compileiq.capture.routed_runs import Key, Requirement, RoutedRun, RoutedRuns, TunedKernel
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.machine_code.symbols import mutable_variables
@@ -63,11 +67,11 @@ def validate(options: argparse.Namespace, program: Program, folder: Path) -> int
     kernels = list(_holding(store, bundle, artifacts, folder))
     if not kernels:
         raise UserError("no artifact can be tried in the program")
-    status = _tried(options, program, folder, store, kernels)
-    return status if len(kernels) == len(artifacts) else 1
+    is_confirmed = _try_in_program(options, program, folder, store, kernels)
+    return 0 if is_confirmed and len(kernels) == len(artifacts) else 1
 
 
-def _artifacts_of(store: Store, bundle: Bundle) -> Iterator[tuple[tuple[str, str], tuple[str, Artifact]]]:
+def _artifacts_of(store: Store, bundle: Bundle) -> Iterator[tuple[Key, tuple[str, Artifact]]]:
     """Name and target → kernel and artifact, of those that are tuned on a kernel of the capture."""
     records = {(bundle.root / name / KERNEL_FILE).resolve(): name for name in bundle.names()}
     for name, target in store.artifacts():
@@ -86,7 +90,7 @@ def _artifacts_of(store: Store, bundle: Bundle) -> Iterator[tuple[tuple[str, str
 
 
 def _holding(
-    store: Store, bundle: Bundle, artifacts: Mapping[tuple[str, str], tuple[str, Artifact]], folder: Path
+    store: Store, bundle: Bundle, artifacts: Mapping[Key, tuple[str, Artifact]], folder: Path
 ) -> Iterator[TunedKernel]:
     """The kernels whose artifacts a run of pytest has just found to hold, with the builds of both arms."""
     items = _replayed(store, [artifact.benchmark for _, artifact in artifacts.values()], folder)
@@ -106,7 +110,11 @@ def _holding(
 
 def _replayed(store: Store, nodeids: Sequence[str], folder: Path) -> Mapping[str, Mapping[str, Any]]:
     """Artifact's name → its item of the report of a normal run."""
-    root = _rootdir(store, nodeids)
+    # Tests are named relative to the nearest directory above the store that has all their files.
+    files = {nodeid.partition("::")[0] for nodeid in nodeids}
+    above = (each for each in store.root.absolute().parents if all((each / file).is_file() for file in files))
+    if (root := next(above, None)) is None:
+        raise UserError(f"{store.root}: the tests of its artifacts are not here: {', '.join(sorted(files))}")
     report, output = folder / "report.json", folder / "pytest.txt"
     tests = [str(root / nodeid) for nodeid in dict.fromkeys(nodeids)]
     asked = [f"--acf-report={report}", f"--acf-arms={folder / 'arms'}"]
@@ -120,16 +128,9 @@ def _replayed(store: Store, nodeids: Sequence[str], folder: Path) -> Mapping[str
     return {item["name"]: item for item in items}
 
 
-def _rootdir(store: Store, nodeids: Sequence[str]) -> Path:
-    """What the tests are named relative to: the nearest directory above the store that has all their files."""
-    files = {nodeid.partition("::")[0] for nodeid in nodeids}
-    for above in store.root.absolute().parents:
-        if all((above / file).is_file() for file in files):
-            return above
-    raise UserError(f"{store.root}: the tests of its artifacts are not here: {', '.join(sorted(files))}")
-
-
-def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[str, Any], folder: Path) -> TunedKernel:
+def _tuned_kernel(
+    name: str, artifact: Artifact, kernel: CapturedKernel, item: Mapping[str, Any], folder: Path
+) -> TunedKernel:
     told = json.loads((folder / "arms.json").read_text(encoding="utf-8"))
     arms = folder / told["arms"]["baseline"], folder / told["arms"]["tuned"]
     for arm in arms:
@@ -140,66 +141,65 @@ def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[s
             )
     shape_of = {workload: _number(params.get("shape"), kernel) for workload, params in told["workloads"].items()}
     measured = {(each["device"], each["workload"], each["objective"]): each for each in item["measured"]}
-    timed = [(claim, measured.get((claim.device, claim.workload, claim.objective))) for claim in _timed(artifact)]
+    timed = [
+        (claim, measured.get((claim.device, claim.workload, claim.objective)))
+        for claim in artifact.claims
+        if tail_of(claim.objective)[0] in TIMED_OBJECTIVES
+    ]
     here = [(claim, now) for claim, now in timed if now is not None and is_of_calls(claim)]
+    devices = [claim.device for claim, _ in here]
+    if not devices:  # a program whose times say nothing runs on what exact claims are about, else on this processor
+        of_times = [claim for claim, _ in timed]
+        devices = [claim.device for claim in artifact.claims if claim not in of_times] or [find_device("cpu").name]
     return TunedKernel(
         name=name,
         target=artifact.target,
-        device=here[0][0].device if here else _device_here(artifact),
+        device=devices[0],
         kernel=kernel,
         arms=arms,
         shape_of=shape_of,
-        asked={
-            claim.workload: Asked(least_in_place(claim, now["speedup_low"]), now["baseline"]) for claim, now in here
+        required={
+            claim.workload: Requirement(least_in_place(claim, now["speedup_low"]), now["baseline"])
+            for claim, now in here
         },
         remarks=tuple(left_out([(claim, now is not None) for claim, now in timed], shape_of)),
     )
 
 
-def _timed(artifact: Artifact) -> list[Claim]:
-    return [claim for claim in artifact.claims if tail_of(claim.objective)[0] in TIMED_OBJECTIVES]
-
-
-def _device_here(artifact: Artifact) -> str:
-    """What a program whose times say nothing runs on: what exact claims are about, else this processor."""
-    exact = [claim.device for claim in artifact.claims if claim not in _timed(artifact)]
-    return exact[0] if exact else find_device("cpu").name
-
-
-def _number(shape: object, kernel: Kernel) -> int | None:
+def _number(shape: object, kernel: CapturedKernel) -> int | None:
     """The captured shape that a workload is of; the only one where its test does not say."""
     return 0 if shape is None and len(kernel.shapes) == 1 else shape if isinstance(shape, int) else None
 
 
-def _tried(
+def _try_in_program(
     options: argparse.Namespace, program: Program, folder: Path, store: Store, kernels: Sequence[TunedKernel]
-) -> int:
-    run = runner(program, folder)
-    both = run(routing(kernels, lambda _: None), None)
+) -> bool:
+    """Run the program with the kernels' builds, tell what it shows, and whether it confirms all of them."""
+    runs = RoutedRuns(program, folder, kernels)
+    both = runs.make(lambda _: None)
     if both.was_interrupted:
-        outputs: Mapping[tuple[str, str], bool | None] = dict.fromkeys(map(_key, kernels))
+        outputs: Mapping[Key, bool | None] = dict.fromkeys(kernel.key for kernel in kernels)
         remark: str | None = "the program was interrupted, so it was not run again"
     else:
-        outputs, remark = same_output(run, folder, kernels, both.status)
+        outputs, remark = runs.compare_output(both.status)
     if remark:
         complain(remark)
     told = list(_told_of(program, both, kernels, outputs))
-    shown = [
-        (kernel, _shown(kernel, routed, outputs[_key(kernel)], _typed(program), options.rtol))
-        for kernel, routed in told
-    ]
-    confirmed = [not (is_against(record) or any(open_in(record)) or kernel.remarks) for kernel, record in shown]
-    _withdraw(options, store, [(kernel, record) for kernel, record in shown if is_against(record)])
-    ended_well = both.status == 0 and not (isinstance(both.watched, Watched) and both.watched.failure)
-    return 0 if ended_well and len(told) == len(kernels) and all(confirmed) else 1
-
-
-def _key(kernel: TunedKernel) -> tuple[str, str]:
-    return kernel.name, kernel.target
+    against, confirmed = [], both.status == 0 and len(told) == len(kernels)
+    for kernel, routed in told:
+        record = _record_of(kernel, routed, _typed(program), outputs[kernel.key], options.rtol)
+        say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
+        for sentence in _remarks(kernel, routed, record):
+            complain(f"{kernel.name}: {sentence}")
+        if is_against(record):
+            against.append((kernel, record))
+        confirmed &= not (is_against(record) or any(open_in(record)) or kernel.remarks)
+    _withdraw(options, store, against)
+    return confirmed and not (isinstance(both.watched, CallAccount) and both.watched.failure)
 
 
 def _told_of(
-    program: Program, both: Run, kernels: Sequence[TunedKernel], outputs: Mapping[tuple[str, str], bool | None]
+    program: Program, both: RoutedRun, kernels: Sequence[TunedKernel], outputs: Mapping[Key, bool | None]
 ) -> Iterator[tuple[TunedKernel, Routed]]:
     """The kernels of which a run with both arms says something, and what; how it ended is told.
 
@@ -213,8 +213,8 @@ def _told_of(
             raise both.watched
         complain(f"while both builds made its calls in turn: {both.watched}")
         for each in kernels:
-            nothing = (Series((0, 0), ()),) * (len(each.shapes) + 1)
-            if outputs[_key(each)] is False:
+            nothing = (Series((0, 0), ()),) * (len(each.kernel.all_shapes) + 1)
+            if outputs[each.key] is False:
                 yield each, Routed(each.kernel.library, each.kernel.function, None, nothing, 0, (), (), 0, 0)
             else:
                 complain(f"{each.name}: nothing is known of its calls")
@@ -226,13 +226,42 @@ def _told_of(
     yield from zip(kernels, both.watched.routed, strict=True)
 
 
-def _shown(kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> InPlace:
-    """Print the result of one kernel."""
-    record = record_of(kernel, routed, program=program, same_output=same, rtol=rtol)
-    say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
-    for sentence in _remarks(kernel, routed, record):
-        complain(f"{kernel.name}: {sentence}")
-    return record
+def _record_of(tuned: TunedKernel, routed: Routed, program: str, same_output: bool | None, rtol: float) -> InPlace:
+    workloads = []
+    for name, required in tuned.required.items():
+        number = tuned.shape_of[name]
+        is_known = number is not None and 0 <= number < len(tuned.kernel.all_shapes)
+        pairs = routed.series[number or 0].pairs if is_known else ()
+        workloads.append(WorkloadInPlace(name, len(pairs), required.least, required.captured_s, gain_of(pairs)))
+    return InPlace(
+        program=program,
+        device=tuned.device,
+        compared=routed.compared,
+        rtol=rtol,
+        differing=tuple(
+            DiffersInPlace(place=each.place, calls=each.calls, relative=each.tuned)
+            for each in routed.apart
+            if not is_allowed(each.tuned, each.own, rtol)
+        ),
+        output="not compared" if same_output is None else "same" if same_output else "differs",
+        workloads=tuple(workloads),
+    )
+
+
+def _remarks(kernel: TunedKernel, routed: Routed, record: InPlace) -> Iterator[str]:
+    yield from kernel.remarks
+    if routed.failure:
+        yield f"no call was routed: {routed.failure}"
+    if not any(sum(series.calls) for series in routed.series):
+        yield "the program made no call of it that could be routed"
+    yield from (f"some calls were not made by both arms: {why}" for why in routed.not_compared)
+    if routed.lost:
+        yield f"not timed: {quantity(routed.lost, 'call')} of several threads at once, which could not be told apart"
+    if routed.raised:
+        yield f"not timed: {quantity(routed.raised, 'call')} that raised an exception"
+    if beyond := sum(routed.series[-1].calls):
+        yield f"not timed: {quantity(beyond, 'call')} on shapes that the capture does not hold"
+    yield from open_in(record)
 
 
 def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
@@ -260,19 +289,3 @@ def _typed(program: Program) -> str:
     words = ["python", *program.options, *kinds[program.kind], target, *program.arguments]
     told = shlex.join(words).encode(errors="backslashreplace").decode()
     return told if len(told) <= _LONGEST_PROGRAM else f"{told[:_LONGEST_PROGRAM]}… {sha256_hex(told.encode())[:8]}"
-
-
-def _remarks(kernel: TunedKernel, routed: Routed, record: InPlace) -> Iterator[str]:
-    yield from kernel.remarks
-    if routed.failure:
-        yield f"no call was routed: {routed.failure}"
-    if not any(sum(series.calls) for series in routed.series):
-        yield "the program made no call of it that could be routed"
-    yield from (f"some calls were not made by both arms: {why}" for why in routed.not_compared)
-    if routed.lost:
-        yield f"not timed: {quantity(routed.lost, 'call')} of several threads at once, which could not be told apart"
-    if routed.raised:
-        yield f"not timed: {quantity(routed.raised, 'call')} that raised an exception"
-    if beyond := sum(routed.series[-1].calls):
-        yield f"not timed: {quantity(beyond, 'call')} on shapes that the capture does not hold"
-    yield from open_in(record)

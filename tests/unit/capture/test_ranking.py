@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.capture.inside.shapes import MOST_SHAPES
-from pytest_compileiq.capture.program import Calls, Watched
-from pytest_compileiq.capture.rank import few_shapes, ranked, that_count
+from pytest_compileiq.capture.program import CallAccount, Calls
+from pytest_compileiq.capture.ranking import few_shapes, leading, ranked
 
 
 def calls(name: str, own_ns: int, *shape: int | str, count: int = 1) -> Calls:
     return Calls("lib.so", name, "ctypes", shape, count, own_ns)
 
 
-def watched(*told: Calls, elapsed_ns: int = 1100, watching_ns: int = 100) -> Watched:
-    return Watched(1, elapsed_ns, watching_ns, 1, 0, None, (), told)
+def watched(*told: Calls, elapsed_ns: int = 1100, watching_ns: int = 100) -> CallAccount:
+    return CallAccount(1, elapsed_ns, watching_ns, 1, 0, None, (), told)
 
 
 def test_shares_are_of_the_time_without_the_watching():
@@ -31,7 +31,7 @@ def test_functions_of_one_name_in_two_libraries_are_two():
 @pytest.mark.parametrize(("top", "share", "kept"), [(10, 1.0, "gfh"), (2, 1.0, "gf"), (10, 0.5, "g"), (10, 0.9, "gf")])
 def test_as_many_are_shown_as_hold_the_share(top, share, kept):
     functions = ranked(watched(calls("f", 300), calls("g", 600), calls("h", 100)))
-    assert "".join(each.name for each in that_count(functions, top, share)) == kept
+    assert "".join(each.name for each in leading(functions, lambda each: each.own_ns, top, share)) == kept
 
 
 def test_an_argument_of_many_values_is_told_by_its_kind_and_sizes_stay():

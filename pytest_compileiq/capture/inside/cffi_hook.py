@@ -1,0 +1,384 @@
+"""Watches what is called through cffi's in-line ABI mode, and names what cffi gives no way to watch.
+
+``FFI().dlopen`` gives a library object of a Python class, from which a program takes functions. cffi's own type of
+these has no ``__call__`` that could be replaced, so the library hands out stand-ins: to call one is to call the
+function, and ``FFI``'s methods and other functions of cffi get the function itself. What C memory holds must be cffi's
+own, so the libraries of an ``FFI`` whose declarations keep function pointers in fields or variables are left alone, and
+named. In API mode and in out-of-line ABI mode the library is of a compiled type: these are named, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import re
+import struct
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .values import Memory, Number, Refused, Unsized, contiguous, named_argument, spelt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .counters import Counters
+    from .ctypes_hook import LibraryFunctions
+    from .values import ForeignFunction
+
+_DOOR = "cffi"
+_TAKE_POINTERS = ("typeof", "sizeof", "cast", "new", "gc", "string", "buffer", "release")  # methods of FFI
+
+
+def install(tally: Counters, functions: LibraryFunctions) -> None:
+    """Watch cffi from its import on."""
+    unwatched: list[str] = []
+
+    def watch(api: Any) -> None:
+        try:
+            _watch_memory(api.FFI)
+            _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
+        except Exception as error:
+            tally.fail(error)
+
+    sys.meta_path.insert(0, AfterImport("cffi.api", watch))
+    tally.refusing(lambda: [*unwatched, *_compiled_libraries()])
+
+
+class AfterImport:
+    """A finder that has a module found by the others, and hands it on when it has been executed."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The module's own spec; None for all modules but one."""
+        if name != self._name:
+            return None
+        found = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        spec: Any = next(filter(None, found), None)
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _making_stand_ins(tally: Counters, functions: LibraryFunctions) -> Any:
+    def call(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        return self._acf_raw(*map(_raw_of, arguments), **named)
+
+    def stand_in(ffi: Any, raw: Any, name: str) -> Any:
+        return kind(raw, functions.at(int(ffi.cast("uintptr_t", raw)), name, _DOOR))
+
+    as_its_own = {"__class__": property(lambda self: type(self._acf_raw))}  # for isinstance
+    members = {"__slots__": (), "__call__": tally.watching(call, lambda _: None), **as_its_own}
+    kind = type("StandIn", (_StandIn,), members)
+    return stand_in
+
+
+class _StandIn:
+    """A function of a cffi library, in all but its type."""
+
+    __slots__ = ("_acf_cell", "_acf_function", "_acf_raw")
+
+    def __init__(self, raw: Any, function: ForeignFunction | None) -> None:
+        self._acf_raw = raw
+        self._acf_function = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._acf_raw, name)
+
+    def __repr__(self) -> str:
+        return repr(self._acf_raw)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._acf_raw == _raw_of(other))
+
+    def __hash__(self) -> int:
+        return hash(self._acf_raw)
+
+    def __bool__(self) -> bool:
+        return bool(self._acf_raw)
+
+
+def _raw_of(given: Any) -> Any:
+    return given._acf_raw if issubclass(type(given), _StandIn) else given
+
+
+def _watch_ffi(api: Any, stand_in: Any, unwatched: list[str], tally: Counters) -> None:
+    opens = api.FFI.dlopen
+
+    def dlopen(self: Any, name: Any, flags: int = 0) -> Any:
+        library = opens(self, name, flags)
+        try:
+            if _keeps_function_pointers(self, api.model):
+                unwatched.append(f"cffi's {name} is not watched: its declarations keep function pointers in C memory")
+            else:
+                _hand_out_stand_ins(self, library, stand_in)
+        except Exception as error:
+            tally.fail(error)
+        return library
+
+    api.FFI.dlopen = dlopen
+    for name in _TAKE_POINTERS:
+        if hasattr(api.FFI, name):
+            setattr(api.FFI, name, _of_functions_themselves(getattr(api.FFI, name)))
+
+
+def _of_functions_themselves(method: Any) -> Any:
+    def unwrapping(self: Any, *arguments: Any, **named: Any) -> Any:
+        return method(self, *map(_raw_of, arguments), **{name: _raw_of(value) for name, value in named.items()})
+
+    return unwrapping
+
+
+def _hand_out_stand_ins(ffi: Any, library: Any, stand_in: Any) -> None:
+    stand_ins: dict[str, Any] = {}
+
+    def get(self: Any, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if f"function {name}" not in ffi._parser._declarations:
+            return value
+        if name not in stand_ins:
+            stand_ins[name] = stand_in(ffi, value, name)
+        return stand_ins[name]
+
+    its_own_class: Any = type(library)
+    its_own_class.__getattribute__ = get
+
+
+def _keeps_function_pointers(ffi: Any, model: Any) -> bool:
+    def keeps(kind: Any) -> bool:
+        parts = [getattr(kind, "item", None), *(getattr(kind, "fldtypes", None) or ())]
+        return isinstance(kind, model.FunctionPtrType) or any(keeps(part) for part in parts if part is not None)
+
+    declared = ffi._parser._declarations.items()
+    held = (model.StructOrUnion, model.ArrayType)
+    return any(keeps(kind) for key, (kind, _) in declared if key.startswith("variable ") or isinstance(kind, held))
+
+
+def _compiled_libraries() -> list[str]:
+    """What the program has open of cffi's compiled type, in a sentence each."""
+    backend = sys.modules.get("_cffi_backend")
+    if backend is None:
+        return []
+    libraries = {repr(each) for each in gc.get_objects() if type(each) is backend.Lib}
+    return [
+        f"cffi's {library} is not watched: in API mode and in out-of-line ABI mode cffi calls compiled code"
+        for library in sorted(libraries)
+    ]
+
+
+_OF_BYTES = {
+    "char",
+    "signed char",
+    "unsigned char",
+    "int8_t",
+    "uint8_t",
+    "void",
+    "_Bool",
+}  # to which bytes may be passed
+_FLOATS = {"float": "f", "double": "d", "long double": "g"}
+_UNSIZED = (
+    "a pointer whose extent no object tells: pass what ffi.new(…) or ffi.from_buffer(…) made, or ffi.cast(…) of that, "
+    "and no ffi.cast(…) of an address"
+)
+_EIGHT_BYTES = "l" if struct.calcsize("l") == 8 else "q"
+
+
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
+    """The arguments of a call of a cffi function; None for NULL.
+
+    Raises:
+        Refused: one of them cannot be recorded.
+    """
+    kinds = backend().typeof(called._acf_raw).args
+    if len(kinds) != len(arguments):
+        raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
+    return [_named(place, argument, kinds[place]) for place, argument in enumerate(arguments)]
+
+
+def returned(called: Any, result: Any) -> Number | None:
+    """The number that a call returned; None for nothing, or an address without a type.
+
+    Raises:
+        Refused: it is no number.
+    """
+    kind = backend().typeof(called._acf_raw).result
+    if kind.kind == "void" or kind.cname == "void *":
+        return None
+    if kind.kind not in ("primitive", "enum"):
+        raise Refused("its result is no number")
+    return _number(result, kind)
+
+
+def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
+    with named_argument(place, kind.cname):
+        return _taken(argument, kind)
+
+
+def _taken(argument: Any, kind: Any) -> Number | Memory | Unsized | None:
+    if kind.kind in ("primitive", "enum"):
+        return _number(argument, kind)
+    if kind.kind == "function" or (kind.kind == "pointer" and kind.item.kind == "function"):
+        raise Refused("a callback")
+    if kind.kind != "pointer":
+        raise Refused(f"a struct by value ({kind.cname})")
+    if isinstance(argument, bytes) and kind.item.cname in _OF_BYTES:
+        return _of_bytes(argument)
+    if not isinstance(argument, backend()._CDataBase):
+        raise Refused(f"of type {type(argument).__name__}, which cffi copies: pass ffi.new(…) or ffi.from_buffer(…)")
+    if backend().typeof(argument).kind == "function":
+        raise Refused("a callback")
+    address = address_of(argument)
+    return _of_pointer(argument, address, kind.item) if address else None
+
+
+def _of_bytes(data: bytes) -> Memory:
+    chars = backend().new_array_type(backend().new_pointer_type(backend().new_primitive_type("char")), None)
+    size = len(data) + 1  # and the zero behind them
+    return contiguous(address_of(backend().from_buffer(chars, data)), size, "|u1", size)
+
+
+def _number(value: Any, kind: Any) -> Number:
+    held = backend().newp(backend().new_pointer_type(kind), value)
+    return Number(_code(kind), bytes(backend().buffer(held)))
+
+
+def _code(kind: Any) -> str:
+    size = backend().sizeof(kind)
+    if kind.cname in _FLOATS or kind.cname in ("_Bool", "char"):
+        return {**_FLOATS, "_Bool": "?", "char": "c"}[kind.cname]
+    if kind.kind != "enum" and "complex" in kind.cname:
+        raise Refused(f"of type {kind.cname}")
+    code = {1: "b", 2: "h", 4: "i", 8: _EIGHT_BYTES}[size]
+    return code if int(backend().cast(kind, -1)) < 0 else code.upper()
+
+
+def _of_pointer(pointer: Any, address: int, item: Any) -> Memory | Unsized:
+    block, own = block_of(pointer), backend().typeof(pointer).item
+    for kind in (item, block.kind if block else own):
+        if any(part.kind in ("pointer", "function") for part in _parts(kind)):
+            raise Refused(f"a {kind.cname}, which holds pointers")
+    if block is None:
+        return Unsized(address, _UNSIZED, _dtype(item) or _dtype(own))
+    dtype = _dtype(item) or _dtype(own) or _dtype(block.kind) or "|u1"
+    count = max(0, block.start + block.size - address) // int(dtype[2:])
+    return contiguous(address, 0, dtype, count)._replace(start=block.start, size=block.size)
+
+
+def _dtype(kind: Any) -> str | None:
+    """The type of elements, as numpy spells it; None where they have none, as of void."""
+    while kind.kind == "array":
+        kind = kind.item
+    if kind.kind == "void" or (kind.kind in ("struct", "union") and kind.fields is None):
+        return None
+    size = backend().sizeof(kind)
+    if kind.cname in _FLOATS:
+        return spelt("f", size)
+    if kind.kind not in ("primitive", "enum") or "complex" in kind.cname:
+        return f"|V{size}" if size else None
+    return spelt("i" if kind.cname != "char" and int(backend().cast(kind, -1)) < 0 else "u", size)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    yield kind
+    if kind.kind == "array":
+        yield from _parts(kind.item)
+    for _, field in (kind.fields or ()) if kind.kind in ("struct", "union") else ():
+        yield from _parts(field.type)
+
+
+_OWNING = re.compile(r" owning (\d+) bytes>$")
+
+
+class KnownMemory(NamedTuple):
+    """Memory of a known extent, in bytes, and the type of what it holds."""
+
+    start: int
+    size: int
+    kind: Any
+
+
+_Blocks = dict[int, tuple[Any, KnownMemory]]  # by the id of an object: a weak reference to it, and what it is to
+
+is_recording = False  # set by the recorder; keeping what a pointer is to costs its making some microseconds
+_derived: _Blocks = {}
+_owned: _Blocks = {}
+
+
+def _watch_memory(ffi_class: Any) -> None:
+    """Keep what the pointers are to that ``ffi_class`` makes, if calls are recorded."""
+    if is_recording:
+        for name in ("new", "from_buffer", "cast", "addressof"):
+            setattr(ffi_class, name, _noting(name, getattr(ffi_class, name)))
+
+
+def backend() -> Any:
+    """cffi's own module, which is there where anything of it is."""
+    return sys.modules["_cffi_backend"]
+
+
+def address_of(held: Any) -> int:
+    """The address that a pointer, an array or a structure has."""
+    kind = backend().typeof(held)
+    if kind.kind in ("struct", "union"):
+        held = backend().rawaddressof(backend().new_pointer_type(kind), held, 0)
+    return int(backend().cast(backend().new_primitive_type("uintptr_t"), held))
+
+
+def block_of(pointer: Any) -> KnownMemory | None:
+    """What a pointer is to; None where no object tells."""
+    told = _told(pointer)
+    if told is not None:
+        return told
+    address = address_of(pointer)
+    living = (block for made, block in list(_owned.values()) if made() is not None)
+    return next((block for block in living if block.start <= address < block.start + block.size), None)
+
+
+def _told(pointer: Any) -> KnownMemory | None:
+    """What is kept of this object, or stands in its text, which alone has it."""
+    for blocks in (_derived, _owned):
+        made, block = blocks.get(id(pointer), (None, None))
+        if made is not None and made() is pointer:
+            return block
+    shown, kind = repr(pointer), backend().typeof(pointer)
+    owning = _OWNING.search(shown)
+    if owning is not None:
+        held = kind.item if kind.kind in ("pointer", "array") else kind
+        return KnownMemory(address_of(pointer), int(owning[1]), held)
+    if kind.kind == "array" and " buffer len " in shown:
+        return KnownMemory(address_of(pointer), backend().sizeof(pointer), kind.item)
+    return None
+
+
+def _noting(name: str, method: Any) -> Callable[..., Any]:
+    blocks = _owned if name in ("new", "from_buffer") else _derived
+
+    def making(self: Any, *arguments: Any, **named: Any) -> Any:
+        made = method(self, *arguments, **named)
+        with contextlib.suppress(Exception):  # of an object of the program's: its extent is not known
+            memory, at = _memory_of(name, made, [*arguments, *named.values()]), id(made)
+            if memory is not None:
+                blocks[at] = weakref.ref(made, lambda _: blocks.pop(at, None)), memory
+        return made
+
+    return making
+
+
+def _memory_of(name: str, made: Any, given: list[Any]) -> KnownMemory | None:
+    """What the pointer is to that the method ``name`` of FFI made of ``given``."""
+    kind = backend().typeof(made)
+    if name == "from_buffer" and kind.kind == "pointer":  # an array tells its length
+        return KnownMemory(address_of(made), memoryview(given[1]).nbytes, kind.item)
+    if name == "cast":
+        return _told(given[1]) if kind.kind == "pointer" and isinstance(given[1], backend()._CDataBase) else None
+    return _told(given[0] if name == "addressof" else made)
