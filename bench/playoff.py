@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_compileiq.search.finalists import PLAYOFF
-from pytest_compileiq.tuning.finals import FINALISTS
+from pytest_compileiq.tuning.winner import FINALISTS
 from race_build import BASELINE, DRIVERS
 from race_open import HALF, TIMED
 
@@ -76,7 +76,7 @@ def test_kernel(acf, expected):
 PLUGIN = """\
 import json
 from pytest_compileiq.search import finalists
-from pytest_compileiq.tuning import finals
+from pytest_compileiq.tuning import winner
 
 def recorded(scored, scorer, tally, progress):
     best = sorted((each for each in scored if each.scores[0] < 0), key=lambda each: each.scores)[:{kept}]

@@ -25,7 +25,7 @@ from pytest_compileiq.reduction import Without
 from pytest_compileiq.rules.reduction import loss_budget
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
-from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.tuning.run import tune
 
 OWN = Path(__file__).parents[1] / "tests" / "kernels"
 

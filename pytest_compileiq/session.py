@@ -35,7 +35,7 @@ from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.resources import Resources
 
 if TYPE_CHECKING:
-    from pytest_compileiq.tuning.side_by_side import Interruption, SideBySide
+    from pytest_compileiq.tuning.devices import Interruption, SideBySide
 
 UNHEALTHY = 11
 
@@ -148,7 +148,7 @@ class Session:
     def _tuned(self, item: pytest.Item, pool: Pool, heard: Interruption | None = None) -> ItemReport:
         """Search with one device's workers."""
         from pytest_compileiq.errors import TuneFailed
-        from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
+        from pytest_compileiq.tuning.run import tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)
         with _told(item.nodeid):
@@ -166,7 +166,7 @@ class Session:
 
     def _of_those_side_by_side(self, item: pytest.Item, pools: Sequence[Pool]) -> ItemReport:
         """What became of one item: the first one that is asked about has all begun, on as many devices as there are."""
-        from pytest_compileiq.tuning.side_by_side import Interruption, NotBegun, SideBySide
+        from pytest_compileiq.tuning.devices import Interruption, NotBegun, SideBySide
 
         if self._side_by_side is None:
             items, heard = {each.nodeid: each for each in self._items}, Interruption()
@@ -186,7 +186,7 @@ class Session:
         Raises:
             TuneFailed: its artifact is another test's.
         """
-        from pytest_compileiq.tuning.incumbent import expect_owner  # heavy
+        from pytest_compileiq.tuning.baseline import expect_owner  # heavy
 
         expect_owner(benchmark, self.store)
         if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
@@ -197,7 +197,7 @@ class Session:
 
     def _of_the_night(self, item: pytest.Item, total: Budget) -> ItemReport:
         """What the night made of one item: the first one that is asked about has the night spent, on all of them."""
-        from pytest_compileiq.tuning.night_task import LeftAlone  # heavy: the engines
+        from pytest_compileiq.tuning.night_budget import LeftAlone  # heavy: the engines
 
         if self._night is None:
             self._night = self._spend_night(total)
@@ -214,10 +214,10 @@ class Session:
 
     def _spend_night(self, total: Budget) -> Mapping[str, ItemReport | Exception]:
         from pytest_compileiq.tuning.night import Night
-        from pytest_compileiq.tuning.night_task import Entry
+        from pytest_compileiq.tuning.night_budget import NightEntry
 
-        def entry(item: pytest.Item) -> Entry:
-            return Entry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
+        def entry(item: pytest.Item) -> NightEntry:
+            return NightEntry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
 
         watch = NightTable(Terminal(self.config))
         entries = list(map(entry, self._items))
@@ -235,7 +235,7 @@ class Session:
 
     def _tunable(self, item: pytest.Item) -> TunedBenchmark:
         """One benchmark of the night; raises what keeps it out."""
-        from pytest_compileiq.tuning.night_task import LeftAlone
+        from pytest_compileiq.tuning.night_budget import LeftAlone
 
         self._check_marker(item)
         benchmark = self._benchmark(item)

@@ -25,7 +25,7 @@ from typing import Any
 PRELOADED = (
     "pytest", "pdb", "execnet", "xml.etree.ElementTree", "git", "numpy", "scipy.special", "elftools.elf.elffile",
     "pytest_compileiq.plugin", "pytest_compileiq.options", "pytest_compileiq.expect", "pytest_compileiq.session",
-    "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.tune",
+    "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.run",
     "pytest_compileiq.workers.worker_plugin", "pytest_compileiq.workers.tasks",
 )  # fmt: skip
 _ENVIRONMENT = dict(os.environ)

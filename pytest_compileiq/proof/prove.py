@@ -13,8 +13,7 @@ from pytest_compileiq.model import MOST_DEVICES, ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Blocks, Unprovable
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, judge_exact, judge_scores, score_of
-from pytest_compileiq.proof.confirm import Unconfirmed, beside_first, confirmed
-from pytest_compileiq.proof.smaller import PreferSmaller, Proven
+from pytest_compileiq.proof.confirm import PreferSmaller, Proven, Unconfirmed, beside_first, confirmed
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import (
     CONFIRM_AFTER_S,

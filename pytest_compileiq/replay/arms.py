@@ -1,4 +1,4 @@
-"""Hands out what a replay built: both arms of an artifact that holds, for ``--acf-arms``."""
+"""Both arms of a replay: handed out by ``--acf-arms``, run again on one draw by ``--tune-draw``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import shutil
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.replay.committed import Integrity
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_draw
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.replay.committed import Integrity, Stop
+from pytest_compileiq.spelling import for_shell
+from pytest_compileiq.store.packs import read_candidates
+from pytest_compileiq.toolchains.option_classes import has_to_keep_bits, licences_or_unknown
 
 ARMS_FILE = "arms.json"
 
@@ -42,3 +49,45 @@ def hand_out(benchmark: TunedBenchmark, integrity: Integrity, folder: Path) -> N
 def _plain(params: object) -> object:
     """Parameters in JSON's types; any other value in words."""
     return json.loads(json.dumps(params, default=str))
+
+
+def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from: Path | None) -> ControlsFile:
+    """The controls to repeat a draw with.
+
+    Raises:
+        Stop: there are none, they cannot be read, or they lie outside the space that the test declares.
+        MarkerError: they hold what the compiler takes no knob for.
+    """
+    if start_from is None:
+        artifact = integrity.read()
+        if (committed := integrity.controls(artifact)) is None:
+            raise Stop(
+                Verdict.MISSING,
+                f"{benchmark.name} has no committed controls to draw with: its outcome is {artifact.outcome!r}",
+                "name others: --tune-from=PATH",
+            )
+        return committed
+    try:
+        candidate = read_candidates(start_from)[0]
+    except StoreError as error:
+        raise Stop(Verdict.CORRUPT, str(error), "name an artifact's .toml") from error
+    if reason := benchmark.why_outside(candidate):
+        raise Stop(Verdict.CORRUPT, f"{start_from}: outside the test's space: {reason}", "name other controls")
+    return benchmark.rendered(candidate)
+
+
+def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, seed: int) -> None:
+    """Run and judge the body on every workload with ``seed`` for ``acf.rng``, as stress does.
+
+    Raises:
+        Stop: the controls are wrong on this draw, or the baseline fails beside them.
+    """
+    promised = has_to_keep_bits(benchmark.builder, controls, licences_or_unknown(benchmark.builder))
+    arms: Arms = {"baseline": None, "tuned": controls}
+    for workload in benchmark.spec.workloads:
+        try:
+            run_draw(benchmark, body, arms, workload, seed, lambda: None, bits_promised=promised)
+        except ArmFailure as failure:
+            which = "the controls" if failure.arm == "tuned" else "the baseline"
+            anew = f"tune anew: pytest --tune {for_shell(benchmark.nodeid)}"
+            raise Stop.wrong(failure, which, workload.name, anew) from failure

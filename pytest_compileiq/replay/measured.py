@@ -82,7 +82,7 @@ def measure_again(
     Raises:
         Stop: they could not be taken.
     """
-    from pytest_compileiq.proof.again import prove_again  # heavy: numpy
+    from pytest_compileiq.proof.remeasure import prove_again  # heavy: numpy
     from pytest_compileiq.rules.gate import REFUTE_AGAIN_S
 
     seed = seed_of_coins(given)

@@ -86,7 +86,7 @@ class Replay:
 
     def _draw(self, seed: int) -> ItemReport:
         """Run the body with ``seed`` for ``acf.rng``, the baseline's alone first: who fails on it is told."""
-        from pytest_compileiq.replay.draw import controls_to_draw, repeat_draw  # zip files, which few runs read
+        from pytest_compileiq.replay.arms import controls_to_draw, repeat_draw  # zip files, which few runs read
 
         controls = controls_to_draw(self.benchmark, self.integrity, self.settings.start_from)
         for draw in (seed, 0):  # so that memory that the arms share holds nothing of ``seed`` when the tuned one runs

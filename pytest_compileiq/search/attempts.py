@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pytest_compileiq.model import ControlsFile
-from pytest_compileiq.search.batches import Evaluated
-from pytest_compileiq.search.journal import Journal
+from pytest_compileiq.search.journal import Evaluated, Journal
 from pytest_compileiq.workers.pool import EvaluationFailed
 from pytest_compileiq.workers.transport import MOST_LOSSES
 

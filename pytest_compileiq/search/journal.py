@@ -1,23 +1,95 @@
 """The journal of a search under way: every evaluation is on disk before the next, so that a killed search can go on.
 
 A search is identified by all that it depends on: with another benchmark, space, engine, seed or compiler it is another
-search.
+search. Journals lie in one SQLite file in ``.compileiq/``, in write-ahead mode, so that several searches share it.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
+import resource
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pytest_compileiq.errors import contained
-from pytest_compileiq.model import Candidate, FailureKind, KnobValue, Lesson
-from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
+from pytest_compileiq.errors import LARGER_FILES, WRITABLE, StoreError, contained
+from pytest_compileiq.model import Candidate, FailureKind, KnobValue, Lesson, sha256_hex
+from pytest_compileiq.samples import SampleRow
+from pytest_compileiq.store.local import local_directory
+from pytest_compileiq.system.files import locked
+
+_CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One finished evaluation.
+
+    Attributes:
+        scores: a log-ratio for each objective; empty when it failed.
+        reason: why it failed, in words.
+        digest: of the machine code, or "" where nothing was built.
+        samples: the raw samples behind the scores, as JSON-able rows.
+        seconds: since the search began, earlier runs included.
+        errors: of the scores, as in ``Told``. They follow from the samples of this and of earlier evaluations, so that
+            they are not written.
+    """
+
+    scores: tuple[float, ...]
+    failure: FailureKind | None
+    reason: str
+    duplicate: bool
+    digest: str
+    samples: Sequence[Any]
+    seconds: float
+    errors: tuple[float, ...] = ()
+
+    @property
+    def rows(self) -> tuple[SampleRow, ...]:
+        """The samples as rows, without a GPU's clocks."""
+        return tuple(SampleRow(*sample[:_CLOCKS]) for sample in self.samples)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one ask gave and what became of it.
+
+    Attributes:
+        wanted: how many were asked for.
+        done: place among ``candidates`` → its evaluation, in the order of finishing; some lack when it was killed.
+        state: the engine's checkpoint from before the ask, or None where the engine is replayed.
+    """
+
+    wanted: int
+    candidates: tuple[Candidate, ...]
+    done: Mapping[int, Evaluated]
+    state: bytes | None
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a search begins with.
+
+    Attributes:
+        seeds: the candidates to try first: those of the run that began the search.
+        lessons: what had been taught when it began, whatever has become of those artifacts.
+        batches: what that run and those after it left; empty for a search that begins now.
+        changed: what has changed of all that an earlier search depended on, so that it cannot go on; None otherwise.
+    """
+
+    seeds: tuple[Candidate, ...]
+    batches: tuple[Batch, ...] = ()
+    changed: str | None = None
+    lessons: tuple[Lesson, ...] = ()
+
 
 # The columns, as they are read: SQLite holds whatever type was written.
 _Knobs = dict[str, KnobValue]
@@ -195,3 +267,92 @@ def _candidates(text: str) -> tuple[Candidate, ...]:
 def _unpacked(packed: _Candidate) -> Candidate:
     knobs, blob, origin = packed
     return Candidate(knobs, None if blob is None else base64.b64decode(blob), origin)
+
+
+_BUSY_S = 30.0
+_LONGEST_PATH = 512 - len("-journal")  # MAX_PATHNAME of SQLite's os_unix.c, in bytes
+_PRIMARY = 0xFF  # of an extended result code
+# Of the tables. Older files hold the same, the first ones without lessons or attempts; what else they hold is not read.
+_VERSION = 4
+_TABLES = """
+CREATE TABLE IF NOT EXISTS search (
+    benchmark TEXT, target TEXT, identity TEXT, seeds TEXT, PRIMARY KEY (benchmark, target));
+CREATE TABLE IF NOT EXISTS batch (
+    benchmark TEXT, target TEXT, number INTEGER, wanted INTEGER, candidates TEXT, state BLOB,
+    PRIMARY KEY (benchmark, target, number));
+CREATE TABLE IF NOT EXISTS evaluation (
+    benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
+    duplicate INTEGER, digest TEXT, samples TEXT, seconds REAL, PRIMARY KEY (benchmark, target, number));
+CREATE INDEX IF NOT EXISTS evaluated ON evaluation (benchmark, target, batch, place);
+CREATE TABLE IF NOT EXISTS attempt (
+    benchmark TEXT, target TEXT, batch INTEGER, place INTEGER, attempt INTEGER, loss TEXT,
+    PRIMARY KEY (benchmark, target, batch, place, attempt));
+CREATE TABLE IF NOT EXISTS lesson (
+    benchmark TEXT, target TEXT, place INTEGER, artifact TEXT, digest TEXT, knobs TEXT, weight REAL,
+    PRIMARY KEY (benchmark, target, place));
+"""
+
+
+@contextlib.contextmanager
+def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal]:
+    """The journal of one benchmark's search, locked against a second search of the same benchmark.
+
+    Raises:
+        StoreError: another process searches it, the journal cannot be read or written, or a later version wrote it.
+    """
+    home = local_directory(rootdir)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(home / f"{sha256_hex(f'{benchmark} {target}'.encode())[:16]}.lock", wait=False))
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{benchmark} is being searched by another pytest --tune: wait for it, or stop it"
+            ) from error
+        path = home / "journal.sqlite3"
+        try:
+            # A night's search goes from one device's thread to another's.
+            connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+            with contextlib.closing(connection):
+                _expect_known(connection, path)
+                connection.execute("PRAGMA journal_mode = WAL")
+                # A killed process loses nothing; a power cut may lose the last evaluations, and corrupts nothing.
+                connection.execute("PRAGMA synchronous = NORMAL")
+                _bring_up_to_date(connection)
+                yield Journal(connection, (benchmark, target))
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be used ({error}): {_remedy(path, error)}") from error
+
+
+def _remedy(path: Path, error: sqlite3.Error) -> str:
+    if (length := len(os.fsencode(path.resolve()))) > _LONGEST_PATH:
+        return f"the path has {length} bytes, SQLite opens at most {_LONGEST_PATH}; move the project to a shorter one"
+    if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        return WRITABLE
+    if not os.access(path, os.W_OK):
+        return "make it writable"
+    is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return LARGER_FILES if is_limited else "free some space"
+    return "remove it, and the search starts anew"
+
+
+def _expect_known(connection: sqlite3.Connection, path: Path) -> None:
+    version = _version(connection)
+    if version > _VERSION:
+        raise StoreError(
+            f"{path} was written by a later pytest-compileiq (version {version} of the file, {_VERSION} here): "
+            "pip install --upgrade pytest-compileiq goes on with its searches; removed, they start anew"
+        )
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables, or what an earlier version's lack; another search may be about to do so too."""
+    connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}")
+    with connection:
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version

@@ -19,12 +19,10 @@ from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Failure
 from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.rules.stopping import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.attempts import Work
-from pytest_compileiq.search.batches import Batch, Evaluated
-from pytest_compileiq.search.duplicates import Key, key_of, name_of
 from pytest_compileiq.search.interrupts import noting_interrupts
-from pytest_compileiq.search.journal import Journal
-from pytest_compileiq.search.one_thread import one_thread
-from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.search.journal import Batch, Evaluated, Journal
+from pytest_compileiq.search.proposer import one_thread
+from pytest_compileiq.search.scoring import Key, Scored, Scorer, key_of, name_of
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.workers.pool import EvaluationFailed
 

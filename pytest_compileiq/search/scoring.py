@@ -17,11 +17,12 @@ import msgspec
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, Workload
+from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, Workload, sha256_hex
 from pytest_compileiq.rules.comparison import SearchAxis, steady_values
 from pytest_compileiq.rules.stopping import QUADS, Noise, Race, Stepping, score_of
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.timing.sampler import plan_block
+from pytest_compileiq.toolchains.macros import params_in
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
 SAMPLES = 3
@@ -240,3 +241,26 @@ def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildRes
     baseline, tuned = (benchmark.value_of(objective.metric, arm) for arm in (benchmark.builds.get(None), build))
     ratio = math.log(max(tuned, 0.5) / max(baseline, 0.5))
     return ratio if objective.direction == "minimize" else -ratio
+
+
+Key = tuple[str, tuple[tuple[str, object], ...]]
+
+
+def key_of(benchmark: TunedBenchmark, controls: ControlsFile | None, digest: str) -> Key:
+    """Equal for equal machine code and equal parameters, the baseline's (None) included.
+
+    Where the time to compile is an objective, only equal controls are one: equal machine code may take unequal times.
+    """
+    params = tuple(sorted(params_in(benchmark.builder, controls.knobs if controls else {}).items()))
+    compiling = any(objective.metric == "compile_time" for objective in benchmark.objectives)
+    return (controls.key if compiling and controls else digest), params
+
+
+def name_of(key: Key) -> str:
+    """A short name of the key, for those who only need to know which keys are equal."""
+    return sha256_hex(repr(key).encode())[:16]
+
+
+def built_key(benchmark: TunedBenchmark, controls: ControlsFile | None) -> Key:
+    """The key of controls that build."""
+    return key_of(benchmark, controls, benchmark.builds.get(controls).digest)

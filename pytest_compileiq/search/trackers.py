@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.batches import Evaluated
+from pytest_compileiq.search.journal import Evaluated
 from pytest_compileiq.spelling import did_you_mean
 
 GROUP = "pytest_compileiq.trackers"

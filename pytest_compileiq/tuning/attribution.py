@@ -22,8 +22,8 @@ from pytest_compileiq.reduction import Attribution, Standing, Without
 from pytest_compileiq.rules.comparison import effect
 from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.stats import Floats
-from pytest_compileiq.search.duplicates import built_key
-from pytest_compileiq.tuning.leave_out import WORKERS, Bench, Part, Parts, Rows
+from pytest_compileiq.search.scoring import built_key
+from pytest_compileiq.tuning.leave_out import WORKERS, Bench, ControlPart, ControlParts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 SHARE_OF_SEARCH = 0.125
@@ -31,7 +31,7 @@ FLOOR_S = 5.0
 LEAST_PROCESSES = 4
 MOST_PAIRS = 3
 _SHORT = 0.8  # of the whole gain: where the parts add up to less, some stand in for each other
-LeftOut = tuple[Part, ...]
+LeftOut = tuple[ControlPart, ...]
 
 
 def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
@@ -42,7 +42,7 @@ def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
     An eighth of the search's time goes into it, or five seconds; what there is no time for is named.
     """
     controls = proof.winner
-    parts = Parts(bench.benchmark, controls)
+    parts = ControlParts(bench.benchmark, controls)
     if not parts.all or parts.count(controls) < 2:
         return None
     bench.progress.say(f"measuring what each of {parts.count(controls)} controls brings")
@@ -78,7 +78,7 @@ class _Attribution:
     """Leaves parts out of ``controls`` until the time is over."""
 
     bench: Bench
-    parts: Parts
+    parts: ControlParts
     controls: ControlsFile
     started: float = field(default_factory=time.monotonic)
     taken: dict[LeftOut, _Taken] = field(default_factory=dict)

@@ -15,14 +15,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import decided_by_others, stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.benchmark.values import digests_of
-from pytest_compileiq.errors import BuildError, Signal, TuneFailed
-from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
+from pytest_compileiq.errors import BuildError, Signal, StoreError, TuneFailed
+from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, Candidate, ControlsFile
 from pytest_compileiq.progress import Progress
+from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.spelling import first_of
+from pytest_compileiq.store.owners import other_owner, own_name
+from pytest_compileiq.store.packs import read_candidates
+from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import busy_machine
@@ -158,7 +163,7 @@ _NO_SPEED = "its speed cannot be measured on this machine"
 
 
 @dataclass(frozen=True)
-class Baseline:
+class CheckedBaseline:
     """A baseline that builds, reproducibly, and is correct on every workload.
 
     Attributes:
@@ -174,7 +179,7 @@ class Baseline:
     unchecked: tuple[str, ...]
 
 
-def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
+def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
     """Build the baseline twice and run it nested in itself on every workload.
 
     Raises:
@@ -215,7 +220,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
             "the test names none of its own: name them, as in functions='compress', or take it from load()"
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
-    return Baseline(built, stands_for, drew, (*unchecked, *others))
+    return CheckedBaseline(built, stands_for, drew, (*unchecked, *others))
 
 
 def tell_noise(benchmark: TunedBenchmark, progress: Progress) -> None:
@@ -276,3 +281,85 @@ def _of_a_build(benchmark: TunedBenchmark) -> str | None:
     """The first objective that a compiler's work is needed for; None without one."""
     metrics = (objective.metric for objective in benchmark.objectives if not objective.needs_device)
     return next(metrics, None)
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The stored artifact, and its controls; None where it has none or they no longer build here."""
+
+    artifact: Artifact
+    controls: ControlsFile | None
+
+
+def expect_owner(benchmark: TunedBenchmark, store: Store) -> None:
+    """Have no living test but this one be the owner of its artifact.
+
+    Raises:
+        TuneFailed: another is, and its artifact would be overwritten.
+    """
+    if other := other_owner(store, benchmark.name, benchmark.nodeid, benchmark.rootdir):
+        raise TuneFailed(
+            f"{benchmark.nodeid}: {store.root.name}/{benchmark.name}/ holds the artifact of {other}, "
+            f"which is not overwritten: {own_name(store, benchmark.name, other)}"
+        )
+
+
+def find_incumbent(benchmark: TunedBenchmark, store: Store) -> tuple[Incumbent | None, tuple[str, ...]]:
+    """What is stored for this target, and notes on it: an unreadable artifact is replaced, and a note says so."""
+    if benchmark.builder.target not in store.targets(benchmark.name):
+        return None, ()
+    try:
+        artifact = store.read(benchmark.name, benchmark.builder.target)
+    except StoreError as error:
+        return None, (f"the stored artifact was not readable and is replaced: {error}",)
+    try:
+        controls = _committed_controls(benchmark, store, artifact)
+    except (StoreError, BuildError) as error:
+        return Incumbent(artifact, None), (f"the stored controls no longer build here: {error}",)
+    return Incumbent(artifact, controls), ()
+
+
+def _committed_controls(benchmark: TunedBenchmark, store: Store, artifact: Artifact) -> ControlsFile | None:
+    if artifact.controls is None:
+        return None
+    data = store.read_controls(benchmark.name, artifact)
+    controls = benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
+    if reason := benchmark.why_outside(controls):
+        raise StoreError(
+            f"{store.metadata_path(benchmark.name, artifact.target)}: controls outside the test's space: {reason}"
+        )
+    benchmark.builds.get(controls)
+    return controls
+
+
+def was_withdrawn(artifact: Artifact) -> bool:
+    """Whether the controls were retired; those of a promoted point only wait for their proof."""
+    return artifact.outcome == "retired"
+
+
+def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
+    """Whether the incumbent is still what was proven: same inputs, same machine code."""
+    artifact = incumbent.artifact
+    if (
+        incumbent.controls is None
+        or artifact.outcome != "tuned"
+        or not is_same_benchmark(artifact.fingerprint, benchmark.fingerprint)
+    ):
+        return False
+    builds = benchmark.builds
+    return is_same_code(stored_code(builds.get(None), builds.get(incumbent.controls), artifact.code), artifact.code)
+
+
+def starting_points(
+    benchmark: TunedBenchmark, start_from: Path | None, incumbent: Incumbent | None
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """What is tried first: the committed controls, then what ``--tune-from`` names; and notes on what was left out."""
+    seeds = []
+    if incumbent and incumbent.controls and not was_withdrawn(incumbent.artifact):
+        blob = incumbent.controls.data if incumbent.controls.kind == "blob" else None
+        seeds.append(Candidate(incumbent.controls.knobs, blob, origin="committed"))
+    if start_from is not None:
+        seeds += read_candidates(start_from)
+    outside = {seed.origin: reason for seed in seeds if (reason := benchmark.why_outside(seed))}
+    notes = [f"{origin} was left out: {reason}" for origin, reason in list(outside.items())[:3]]
+    return [seed for seed in seeds if seed.origin not in outside], tuple(notes)

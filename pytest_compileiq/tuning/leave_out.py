@@ -15,7 +15,7 @@ from pytest_compileiq.model import Arm, BuildResult, Candidate, ControlsFile, Fa
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.search.duplicates import Key
+from pytest_compileiq.search.scoring import Key
 from pytest_compileiq.space import Gene
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import Pool, asked_again
@@ -26,7 +26,7 @@ Rows = dict[tuple[Objective, str], list[SampleRow]]  # by objective and the work
 
 
 @dataclass(frozen=True)
-class Part:
+class ControlPart:
     """What is left out as one: a knob, all knobs of a group that is on or off as a whole, or the ACF beside them."""
 
     knobs: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ControlParts:
     """The parts of one set of controls.
 
     A knob that the space always has is no part, unless the baseline has a value for it, which it then gets.
@@ -44,10 +44,10 @@ class Parts:
     controls: ControlsFile
 
     @cached_property
-    def all(self) -> tuple[Part, ...]:
+    def all(self) -> tuple[ControlPart, ...]:
         """In the space's order, the ACF last."""
         parts = dict.fromkeys(part for gene in self._genes if (part := self._part_of(gene)) is not None)
-        acf = [Part(acf=True)] if self.controls.kind == "blob" and self.benchmark.space.genes else []
+        acf = [ControlPart(acf=True)] if self.controls.kind == "blob" and self.benchmark.space.genes else []
         return (*parts, *acf)
 
     def count(self, controls: ControlsFile | None) -> int:
@@ -56,21 +56,21 @@ class Parts:
         differing = [name for name, value in knobs.items() if not is_same_value(self._baseline.get(name), value)]
         return len(differing) + (controls is not None and controls.kind == "blob")
 
-    def knobs_of(self, part: Part) -> Knobs:
+    def knobs_of(self, part: ControlPart) -> Knobs:
         """The knobs of a part with their values."""
         return {name: self.controls.knobs[name] for name in part.knobs}
 
-    def without(self, left_out: Collection[Part]) -> ControlsFile | None:
+    def without(self, left_out: Collection[ControlPart]) -> ControlsFile | None:
         """The controls without some parts; None where nothing that differs from the baseline is left."""
         candidate = self._candidate(left_out)
         controls = self.benchmark.rendered(candidate)
         return controls if self.count(controls) else None
 
-    def why_not(self, left_out: Collection[Part]) -> str | None:
+    def why_not(self, left_out: Collection[ControlPart]) -> str | None:
         """Why the space does not hold the controls without some parts, or None when it does."""
         return self.benchmark.why_outside(self._candidate(left_out))
 
-    def _candidate(self, left_out: Collection[Part]) -> Candidate:
+    def _candidate(self, left_out: Collection[ControlPart]) -> Candidate:
         names = {name for part in left_out for name in part.knobs}
         always_on = {gene.name for gene in self._genes if _is_always_on(gene)}
         knobs = {
@@ -81,14 +81,14 @@ class Parts:
         with_acf = self.controls.kind == "blob" and not any(part.acf for part in left_out)
         return Candidate(knobs, self.controls.data if with_acf else None)
 
-    def _part_of(self, gene: Gene) -> Part | None:
+    def _part_of(self, gene: Gene) -> ControlPart | None:
         if gene.knockout_prob > 0:
-            return Part((gene.name,))
+            return ControlPart((gene.name,))
         if gene.parent is not None:
-            return Part(tuple(other.name for other in self._genes if self._is_below(other, gene.parent)))
+            return ControlPart(tuple(other.name for other in self._genes if self._is_below(other, gene.parent)))
         known = self._baseline.get(gene.name)
         is_usable = known is not None and not is_same_value(known, self.controls.knobs[gene.name])
-        return Part((gene.name,)) if is_usable else None
+        return ControlPart((gene.name,)) if is_usable else None
 
     def _is_below(self, gene: Gene, switch: int) -> bool:
         above = gene.parent

@@ -20,17 +20,16 @@ from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tuning.night_budget import NightBudget, proofs_alone
+from pytest_compileiq.tuning.devices import on_devices
+from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask, proofs_alone
 from pytest_compileiq.tuning.night_state import NightBook, open_night
-from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
-from pytest_compileiq.tuning.on_devices import on_devices
-from pytest_compileiq.tuning.under_way import under_way
+from pytest_compileiq.tuning.run import under_way
 from pytest_compileiq.workers.pool import Pool
 
 SWITCHES = 20  # a turn is at least so many times as long as it takes a worker to enter another test: 5 % is lost
 
 
-class Watch(Protocol):
+class NightProgress(Protocol):
     """Who watches a night."""
 
     def show(self, night: Callable[[], NightReport]) -> None:
@@ -56,9 +55,9 @@ class Night:
     settings: Settings
     store: Store
     pools: Sequence[Pool]
-    watch: Watch
+    watch: NightProgress
     total: Budget
-    entries: Sequence[Entry]
+    entries: Sequence[NightEntry]
     most_failures: int = 0
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
     _tasks: list[NightTask] = field(default_factory=list)

@@ -15,11 +15,11 @@ from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workl
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import Draw, record_of, why_apart, why_not_computed
-from pytest_compileiq.search.duplicates import Key, built_key
+from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.spelling import for_shell, quantity
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tuning.result import SearchResult, controls_table, make_artifact
+from pytest_compileiq.tuning.artifact import SearchResult, controls_table, make_artifact
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 SHARE = 0.1  # of the search's time, that one finalist's draws may take

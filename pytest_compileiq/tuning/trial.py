@@ -15,18 +15,17 @@ from pytest_compileiq.proof.claims import exact_loss, score_loss
 from pytest_compileiq.rules.comparison import steady_values
 from pytest_compileiq.rules.reduction import LEVEL, LOOKS, is_within, loss_budget, paired_losses
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.search.duplicates import Key, built_key
-from pytest_compileiq.search.scoring import Scored
-from pytest_compileiq.tuning.leave_out import Bench, Part, Parts, Rows
+from pytest_compileiq.search.scoring import Key, Scored, built_key
+from pytest_compileiq.tuning.leave_out import Bench, ControlPart, ControlParts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
 
-Kept = frozenset[Part]
+Kept = frozenset[ControlPart]
 AIM = 0.5  # of a budget: the smallest of many sets seems better than it is, and the proof holds it to all of it
 ENOUGH = LOOKS[0]  # pairs of blocks after which a mean says something
 
 
 @dataclass
-class Trial:
+class ReductionTrial:
     """Holds sets of parts to the unreduced winner, until its time is over.
 
     Attributes:
@@ -34,7 +33,7 @@ class Trial:
     """
 
     bench: Bench
-    parts: Parts
+    parts: ControlParts
     winner: Scored
     bound_s: float
     _started: float = field(default_factory=time.monotonic)
@@ -68,7 +67,7 @@ class Trial:
         """As ``budgets``, the part of them that may be used up here."""
         return {metric: AIM * budget for metric, budget in self.budgets.items()}
 
-    def with_more_time(self, bound_s: float) -> Trial:
+    def with_more_time(self, bound_s: float) -> ReductionTrial:
         """One that goes on for ``bound_s`` seconds, and knows what was decided."""
         decided: dict[Kept, bool | None] = {
             kept: verdict for kept, verdict in self._verdicts.items() if verdict is not None
@@ -94,7 +93,7 @@ class Trial:
             wanted = [kept for kept in sets if kept not in self._verdicts and self._why_not(kept) is None]
             self.bench.build(map(self._controls, wanted), self._until)
 
-    def absent_from_twins(self, parts: Sequence[Part]) -> list[Part]:
+    def absent_from_twins(self, parts: Sequence[ControlPart]) -> list[ControlPart]:
         """Those of ``parts`` that some candidate of the search did without, and had the winner's machine code."""
         twins = self.bench.twins.get(self._key_of(self.winner.controls), ())
         return [part for part in parts if any(not knobs.keys() & set(part.knobs) for knobs in twins) and not part.acf]

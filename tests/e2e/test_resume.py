@@ -138,7 +138,7 @@ def test_ctrl_c_proves_the_best_so_far_and_the_next_run_goes_on(made):
 
 INTERRUPTING_PY = """
 import signal
-from pytest_compileiq.tuning import under_way
+from pytest_compileiq.tuning import run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins without one
 under_way.prove_best = lambda *_: signal.raise_signal(signal.SIGINT)

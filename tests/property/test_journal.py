@@ -14,9 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Told
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.batches import Evaluated
-from pytest_compileiq.search.journal import Journal
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import Evaluated, Journal, open_journal
 from pytest_compileiq.search.loop import Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers

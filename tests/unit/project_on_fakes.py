@@ -19,7 +19,7 @@ from pytest_compileiq.testing.fakes import (
     fake_benchmark,
     fake_settings,
 )
-from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.tuning.run import tune
 
 FAKE = "fake-fake1"
 SPACE = {"-O": choice([2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)}

@@ -9,9 +9,9 @@ import pytest
 from pytest_compileiq import maximize, minimize
 from pytest_compileiq.model import MOST_DEVICES, Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.again import prove_again
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, FakePool, fake_benchmark, obedient

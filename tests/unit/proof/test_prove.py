@@ -12,9 +12,9 @@ from pytest_compileiq.claim import ConditionsTable
 from pytest_compileiq.errors import ClaimMismatch
 from pytest_compileiq.model import Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.again import prove_again
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.samples import Conditions

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.proof.claims import Finalist
-from pytest_compileiq.proof.smaller import PreferSmaller
+from pytest_compileiq.proof.confirm import PreferSmaller
 from pytest_compileiq.rules.stats import paired_p
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.testing.fakes import FakeBuilder, fake_benchmark

@@ -18,7 +18,7 @@ from pytest_compileiq.testing.fakes import (
     fake_settings,
 )
 from pytest_compileiq.toolchains.functions import FunctionSelection
-from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.tuning.run import tune
 from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes
 
 ALSO = "also changes: other, not exercised by this test"

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pytest_compileiq.config import Budget
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import open_journal
 from pytest_compileiq.search.loop import Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers

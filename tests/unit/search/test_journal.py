@@ -10,8 +10,7 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate, Lesson
-from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import Batch, Earlier, Evaluated, open_journal
 
 BENCHMARK, TARGET = "test_k.py::test_k", "x86-64-gcc12"
 IDENTITY = {"space": "a" * 64, "seed": "0", "engine": "ga 1"}

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.batches import Evaluated
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import Evaluated, open_journal
 
 IDENTITY = {"space": "a" * 64, "seed": "0", "engine": "ga 1"}
 ASKED = (Candidate({"-O": 2}), Candidate({"ratio": 0.5}))

@@ -20,7 +20,7 @@ from pytest_compileiq.engines.simple import RandomSearch
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.progress import SearchCounts
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import open_journal
 from pytest_compileiq.search.loop import (
     CANARIES,
     CannotResume,

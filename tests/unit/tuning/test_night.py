@@ -19,8 +19,7 @@ from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
-from pytest_compileiq.tuning.night_budget import NightBudget
-from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
+from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
 
@@ -55,24 +54,24 @@ def project(tmp_path):
     return tmp_path
 
 
-def entry(root, name: str, *, builder=None, **marker) -> Entry:
+def entry(root, name: str, *, builder=None, **marker) -> NightEntry:
     def make():
         made = fake_benchmark(
             root, builder or FakeBuilder(), builds_in=root / "builds" / name, name=name, **{"space": SPACE, **marker}
         )
         return replace(made, nodeid=f"test_kernel.py::test_{name}")
 
-    return Entry(f"test_kernel.py::test_{name}", name, make)
+    return NightEntry(f"test_kernel.py::test_{name}", name, make)
 
 
-def failing(name: str) -> Entry:
+def failing(name: str) -> NightEntry:
     def make():
         raise TuneFailed(f"{name} does not build")
 
-    return Entry(f"test_kernel.py::test_{name}", name, make)
+    return NightEntry(f"test_kernel.py::test_{name}", name, make)
 
 
-def spend(root, *entries: Entry, total=24, pool=None, **settings) -> Night:
+def spend(root, *entries: NightEntry, total=24, pool=None, **settings) -> Night:
     total = total if isinstance(total, Budget) else Budget(evaluations=total)
     night = Night(
         fake_settings(root, **settings), Store(root / "acf"), [pool or FakePool(seconds=GAIN)], Watch(), total, entries,
@@ -197,7 +196,7 @@ def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monk
     def killed(*_arguments):
         raise SystemExit
 
-    monkeypatch.setattr("pytest_compileiq.tuning.under_way.UnderWay.close", killed)
+    monkeypatch.setattr("pytest_compileiq.tuning.run.UnderWay.close", killed)
     wide = SPACE | {f"-f{number}": literal("", knockout_prob=0.5) for number in range(9)}
     entries = [entry(project, name, space=wide) for name in "ab"]
     with pytest.raises(SystemExit):
@@ -288,7 +287,7 @@ def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monke
         lambda _tuning, settings, _start: 200 + 100 * settings.reduce,
     )
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.MOST_RESERVED", 0.0)
-    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.is_promising", True)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.is_promising", True)
     total = Budget(seconds=seconds)
     night = spend(project, entry(project, "a"), entry(project, "b"), total=total, reduce=True)
     reports = night.endings.values()
@@ -309,7 +308,7 @@ def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
 
 @pytest.mark.parametrize(("batch_s", "goes_on"), [(0.0, True), (700.0, False)])
 def test_a_batch_that_does_not_fit_in_a_time_is_not_begun(project, monkeypatch, batch_s, goes_on):
-    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", batch_s)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.batch_s", batch_s)
     (row,) = spend(project, entry(project, "a"), total=Budget(seconds=600)).report().rows
     assert (row.standing, row.evaluations > 4) == ("closed", goes_on)
 
@@ -354,7 +353,7 @@ def test_shares_count_the_earlier_runs_of_a_night_as_what_is_spent_does(project)
     ],
 )
 def test_why_a_search_ended_is_what_holds(project, monkeypatch, total, why):
-    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.batch_s", 700.0)
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.closing_seconds", lambda *_arguments: 1.0)
     (row,) = spend(project, entry(project, "a"), total=total).report().rows
     assert row.why == f"TUNED: {why}"
@@ -382,7 +381,7 @@ def test_a_search_that_the_time_ends_is_told_with_what_it_saw(project, monkeypat
         night._budget.earlier_s += 600
 
     monkeypatch.setattr(Night, "_search", until_the_end)
-    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.batch_s", 700.0)
     night = spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=seconds))
     (row,) = night.report().rows
     assert (row.standing, night.report().doing) == ("not reached", "unfinished: 1 not reached")

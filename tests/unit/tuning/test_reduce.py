@@ -14,13 +14,12 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
 from pytest_compileiq.rules.stress import Draw
-from pytest_compileiq.search.duplicates import key_of
-from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.search.scoring import Scored, key_of
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
-from pytest_compileiq.tuning import attribution, reduce
+from pytest_compileiq.tuning import attribution, reduction
 from pytest_compileiq.tuning.leave_out import Bench
-from pytest_compileiq.tuning.trial import Trial
-from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.tuning.run import tune
+from pytest_compileiq.tuning.trial import ReductionTrial
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, ProjectOnFakes
 
@@ -170,18 +169,18 @@ def test_a_parameter_at_the_baselines_value_is_no_control_though_the_space_alway
 
 def without_time(monkeypatch):
     alone_without_time(monkeypatch)
-    monkeypatch.setattr(reduce, "TOGETHER", 0.0)
-    monkeypatch.setattr(reduce, "TOGETHER_S", 0.0)
+    monkeypatch.setattr(reduction, "TOGETHER", 0.0)
+    monkeypatch.setattr(reduction, "TOGETHER_S", 0.0)
 
 
 def alone_without_time(monkeypatch):
-    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
-    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
+    monkeypatch.setattr(reduction, "FLOOR_S", 0.0)
+    monkeypatch.setattr(reduction, "SHARE_OF_SEARCH", reduction.RESERVED)
 
 
 def no_time(monkeypatch):
     without_time(monkeypatch)
-    monkeypatch.setattr(reduce, "IDLE_S", 0.0)
+    monkeypatch.setattr(reduction, "IDLE_S", 0.0)
     monkeypatch.setattr(attribution, "FLOOR_S", 0.0)
     monkeypatch.setattr(attribution, "SHARE_OF_SEARCH", 0.0)
 
@@ -221,7 +220,7 @@ def test_of_two_that_do_the_same_the_one_that_reaches_farther_goes(tmp_path, wid
     benchmark = fake_benchmark(tmp_path, builder, space=flags("-one", "-other"))
     winner = builder.render(Candidate({"-one": "", "-other": ""}))
     bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduce.reduce_winner(bench, Scored((-0.7,), winner), width=lambda knobs: int(wider in knobs))
+    reduced = reduction.reduce_winner(bench, Scored((-0.7,), winner), width=lambda knobs: int(wider in knobs))
     assert set(reduced.smallest.knobs) == {"-one", "-other"} - {wider}
 
 
@@ -420,7 +419,7 @@ def test_named_knobs_shrink_beside_an_acf_which_is_one_part_itself(tmp_path, bri
     benchmark = fake_benchmark(tmp_path, builder, space=space)
     winner = builder.render(Candidate(dict.fromkeys(("-good", *USELESS), ""), b"acf"))
     bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
     assert (reduced.smallest.kind == "blob", set(reduced.smallest.knobs)) == kept
     assert reduced.counts == (7, 7, len(kept[1]) + kept[0])
 
@@ -432,7 +431,7 @@ def test_an_acf_beside_a_knob_that_the_space_always_has_is_left_out_alone(tmp_pa
     benchmark = fake_benchmark(tmp_path, builder, space=space, objectives=[minimize("code_bytes")])
     winner = builder.render(Candidate({"warps": 16}, b"acf"))
     bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
     assert (reduced.smallest.kind, dict(reduced.smallest.knobs)) == ("options", {"warps": 16})
     assert (reduced.counts[0], reduced.counts[2], reduced.undecided) == (2, 1, frozenset())
 
@@ -447,7 +446,7 @@ def test_what_the_search_saw_to_change_no_machine_code_is_not_built_one_by_one(t
     twins = {key_of(benchmark, winner, digest): [winner.knobs, twin.knobs]}
     bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, twins, (), True, 60.0)
     builder.built.clear()
-    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
     assert reduced.counts == (7, 3, 1) and builder.built[0] == twin.data.decode()
     assert not [options for options in builder.built if sum(name in options for name in IDLE) > 1]
 
@@ -464,8 +463,10 @@ def test_the_few_that_the_search_shows_to_matter_are_tried_before_each_of_the_ma
     pool = FakePool(seconds=times(EFFECTS))
     bench = Bench(benchmark, pool, FakeProgress(), 0, 1, lambda build: None, {}, seen, True, 60.0)
     asked = []
-    monkeypatch.setattr(Trial, "holds", lambda self, kept, holds=Trial.holds: asked.append(kept) or holds(self, kept))
-    reduced = reduce.reduce_winner(bench, Scored((-0.9,), winner))
+    monkeypatch.setattr(
+        ReductionTrial, "holds", lambda self, kept, holds=ReductionTrial.holds: asked.append(kept) or holds(self, kept)
+    )
+    reduced = reduction.reduce_winner(bench, Scored((-0.9,), winner))
     assert set(reduced.smallest.knobs) == set(EFFECTS) and len(asked) < 20
 
 
@@ -485,6 +486,6 @@ def test_many_that_bring_nothing_counted_are_left_out_at_once(tmp_path):
     seen = [(knobs, math.log(len(sizes(knobs)["kernel"]))) for knobs in drawn]
     bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, seen, False, 60.0)
     builder.built.clear()
-    reduced = reduce.reduce_winner(bench, Scored((-0.9,), winner))
+    reduced = reduction.reduce_winner(bench, Scored((-0.9,), winner))
     assert set(reduced.smallest.knobs) == set(EFFECTS) and len(builder.built) < 16
     assert (reduced.counts, reduced.undecided) == ((42, 42, 2), frozenset())

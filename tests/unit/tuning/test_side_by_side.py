@@ -9,7 +9,7 @@ import pytest
 from pytest_compileiq.config import Budget
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import SearchCounts
-from pytest_compileiq.tuning.side_by_side import Interruption, NotBegun, SideBySide
+from pytest_compileiq.tuning.devices import Interruption, NotBegun, SideBySide
 
 
 def report(nodeid: str) -> ItemReport:

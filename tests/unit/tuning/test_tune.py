@@ -26,7 +26,7 @@ from pytest_compileiq.testing.fakes import (
     fake_benchmark,
     fake_settings,
 )
-from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.tuning.run import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.pools import UncheckedPool
 

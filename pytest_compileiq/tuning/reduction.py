@@ -22,8 +22,8 @@ import numpy as np
 from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.rules.reduction import ddmin, ridge_gains
 from pytest_compileiq.search.scoring import Scored
-from pytest_compileiq.tuning.leave_out import Bench, Part, Parts
-from pytest_compileiq.tuning.trial import Kept, Trial
+from pytest_compileiq.tuning.leave_out import Bench, ControlPart, ControlParts
+from pytest_compileiq.tuning.trial import Kept, ReductionTrial
 
 SHARE_OF_SEARCH = 0.25
 RESERVED = 0.05  # of the search's time, in which what stayed undecided, or is stored larger, loses what is idle
@@ -72,12 +72,12 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
     Raises:
         NoWorker: a worker process did not get ready.
     """
-    parts = Parts(bench.benchmark, winner.controls)
+    parts = ControlParts(bench.benchmark, winner.controls)
     in_order = sorted(parts.all, key=lambda part: -width(parts.knobs_of(part)))
     if (count := parts.count(winner.controls)) > 1:
         bench.progress.say(f"reducing {count} controls")
         bench.prepare()
-    trial = Trial(bench, parts, winner, max((SHARE_OF_SEARCH - RESERVED) * bench.search_s, FLOOR_S))
+    trial = ReductionTrial(bench, parts, winner, max((SHARE_OF_SEARCH - RESERVED) * bench.search_s, FLOOR_S))
     lean = _without_absent(trial, in_order)
     gains = _gains(bench.seen, parts, in_order)
     few = _few(trial, [part for part in in_order if part in lean], gains, width)
@@ -92,7 +92,7 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
         lean -= screened.idle
     seconds = trial.seconds
     if trial.is_over and trial.undecided(smallest):
-        last = Trial(bench, parts, winner, max(RESERVED * bench.search_s, IDLE_S))
+        last = ReductionTrial(bench, parts, winner, max(RESERVED * bench.search_s, IDLE_S))
         left = _screened(last, [part for part in in_order if part in smallest]).kept
         lean, smallest = left if lean == smallest else lean, left
         seconds += last.seconds
@@ -117,9 +117,9 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
     Args:
         spent_s: seconds that the reduction took before; the time bound is for both.
     """
-    parts = Parts(bench.benchmark, controls)
+    parts = ControlParts(bench.benchmark, controls)
     left_s = max(SHARE_OF_SEARCH * bench.search_s - spent_s, IDLE_S)
-    trial = Trial(bench, parts, Scored((0.0,) * len(bench.benchmark.objectives), controls), left_s)
+    trial = ReductionTrial(bench, parts, Scored((0.0,) * len(bench.benchmark.objectives), controls), left_s)
     kept = _without_absent(trial, parts.all)
     screened = _screened(trial, [part for part in parts.all if part in kept])
     lean = trial.controls(kept - screened.idle)
@@ -127,14 +127,16 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
     return Reduced(controls, lean, lean, counts, frozenset(), {}, spent_s + trial.seconds, bench.search_s)
 
 
-def _without_absent(trial: Trial, in_order: Sequence[Part]) -> Kept:
+def _without_absent(trial: ReductionTrial, in_order: Sequence[ControlPart]) -> Kept:
     """Without the parts that the search saw to change no machine code, which takes next to no builds."""
     everything = frozenset(in_order)
     absent = trial.absent_from_twins(in_order)
     return _dropped(lambda some: trial.has_same_code(some, everything), everything, absent, trial.expect)
 
 
-def _few(trial: Trial, in_order: Sequence[Part], gains: Mapping[Part, float], width: Width) -> Kept:
+def _few(
+    trial: ReductionTrial, in_order: Sequence[ControlPart], gains: Mapping[ControlPart, float], width: Width
+) -> Kept:
     """As few parts as surely do what all do, of those that the search saw to matter most; all where none do.
 
     What reaches farther than the rest is left out first, where that can be. Where all is counted, a part that brings a
@@ -154,7 +156,9 @@ def _few(trial: Trial, in_order: Sequence[Part], gains: Mapping[Part, float], wi
     return next((few for few in prefixes if trial.guess(few, GENEROUS) and trial.holds(few)), kept)
 
 
-def _gains(seen: Sequence[tuple[Knobs, float]], parts: Parts, of: Sequence[Part]) -> Mapping[Part, float]:
+def _gains(
+    seen: Sequence[tuple[Knobs, float]], parts: ControlParts, of: Sequence[ControlPart]
+) -> Mapping[ControlPart, float]:
     """How much better the search's candidates were with each part as the winner has it: a log-ratio, by regression."""
     wanted = [parts.knobs_of(part).items() for part in of]
     present = np.array([[own <= knobs.items() for own in wanted] for knobs, _ in seen], dtype=float)
@@ -169,10 +173,10 @@ class _Screened:
 
     kept: Kept
     idle: Kept = frozenset()
-    alone: Mapping[Part, Kept] = field(default_factory=dict)
+    alone: Mapping[ControlPart, Kept] = field(default_factory=dict)
 
 
-def _counted(trial: Trial, least_first: Sequence[Part]) -> _Screened:
+def _counted(trial: ReductionTrial, least_first: Sequence[ControlPart]) -> _Screened:
     """Without the parts that bring nothing, by builds alone: many at once, and by halves where that is too much."""
     current, idle = frozenset(least_first), Kept()
 
@@ -188,12 +192,12 @@ def _counted(trial: Trial, least_first: Sequence[Part]) -> _Screened:
     return _Screened(_dropped(holds, current, least_first, trial.expect), idle)
 
 
-def _screened(trial: Trial, in_order: Sequence[Part]) -> _Screened:
+def _screened(trial: ReductionTrial, in_order: Sequence[ControlPart]) -> _Screened:
     """Without the parts that change no machine code: of two that shadow each other, one stays.
 
     Some parts at a time, so that what is found by then is dropped when the time is over.
     """
-    everything, alone = frozenset(in_order), dict[Part, Kept]()
+    everything, alone = frozenset(in_order), dict[ControlPart, Kept]()
 
     def has_same_code(some: Kept) -> bool:
         return trial.has_same_code(some, everything)
@@ -210,7 +214,7 @@ def _screened(trial: Trial, in_order: Sequence[Part]) -> _Screened:
     return _Screened(kept, idle, alone)
 
 
-def _without_useless(trial: Trial, in_order: Sequence[Part], screened: _Screened) -> Kept:
+def _without_useless(trial: ReductionTrial, in_order: Sequence[ControlPart], screened: _Screened) -> Kept:
     """Without the parts that bring nothing: those that seem to, together and then by halves, and then each alone."""
     lean = screened.kept
     # A guess is enough to choose what is tried together, and these sets are built already.
@@ -219,7 +223,7 @@ def _without_useless(trial: Trial, in_order: Sequence[Part], screened: _Screened
     return frozenset(ddmin([[part] for part in in_order if part in left], trial.holds, expect=trial.expect))
 
 
-def _without_undecided(trial: Trial, in_order: Sequence[Part], kept: Kept) -> Kept:
+def _without_undecided(trial: ReductionTrial, in_order: Sequence[ControlPart], kept: Kept) -> Kept:
     """Without those that alone could not be told from none: all together, then by halves, against one budget."""
     names = trial.undecided(kept)
     open_ = [part for part in in_order if part in kept and "".join(part.knobs[:1]) in names]
@@ -229,7 +233,7 @@ def _without_undecided(trial: Trial, in_order: Sequence[Part], kept: Kept) -> Ke
 def _dropped(
     holds: Callable[[Kept], bool],
     kept: Kept,
-    some: Sequence[Part],
+    some: Sequence[ControlPart],
     expect: Callable[[Sequence[Kept]], None] = lambda sets: None,
 ) -> Kept:
     """``kept`` without those of ``some`` that need not stay."""

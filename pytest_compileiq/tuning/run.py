@@ -1,4 +1,4 @@
-"""One benchmark's tuning under way: opened by its baseline, searched in one turn or many, closed by its only proof."""
+"""``pytest --tune`` for one benchmark: baseline → search → proof → reduction → attribution → store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.rules.stopping import unread_text
-from pytest_compileiq.search.batches import Earlier
 from pytest_compileiq.search.finalists import pareto_front
-from pytest_compileiq.search.journal import Journal
-from pytest_compileiq.search.journal_file import open_journal
+from pytest_compileiq.search.journal import Earlier, Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
@@ -34,14 +32,19 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.toolchains.option_classes import option_list
 from pytest_compileiq.toolchains.options import options_of
+from pytest_compileiq.tuning.artifact import SearchResult, search_record
 from pytest_compileiq.tuning.attribution import attribution_of
-from pytest_compileiq.tuning.baseline import Baseline, check_baseline, tell_noise
-from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
-from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
+from pytest_compileiq.tuning.baseline import (
+    CheckedBaseline,
+    Incumbent,
+    check_baseline,
+    find_incumbent,
+    starting_points,
+    tell_noise,
+)
+from pytest_compileiq.tuning.decision import Tuning, prove_committed, settle
 from pytest_compileiq.tuning.lessons import taught_by, taught_text
-from pytest_compileiq.tuning.result import SearchResult, search_record
-from pytest_compileiq.tuning.settle import Tuning, settle
-from pytest_compileiq.tuning.smallest import Outcome
+from pytest_compileiq.tuning.winner import Outcome, bench_of, dropped_out, prove_best
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 
@@ -59,7 +62,7 @@ class UnderWay:
 
     tuning: Tuning
     settings: Settings
-    baseline: Baseline
+    baseline: CheckedBaseline
     incumbent: Incumbent | None
     journal: Journal
     identity: Mapping[str, str]
@@ -269,3 +272,36 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     bounded = (f"the space has {space.size_text}",) if space.where is not None else ()
     unread = (unread_text(search.unread, search.read - search.offered),) if search.unread else ()
     return (spent, *bounded, *invalid, *unread)
+
+
+def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
+    """Search for better controls, prove the winner on fresh samples, and store what was proven.
+
+    Raises:
+        MarkerError: the compiler does not take an option of the marker's space.
+        TuneFailed: the baseline does not build, does not run here, or is not correct; or the search measured nothing,
+            or evidence was lost. Nothing is written then.
+        StoreError: the store could not be written.
+    """
+    budget = chosen(settings.budget, benchmark.spec.budget, settings.ini_budget)
+    if budget.proof_only:
+        return _prove_alone(benchmark, settings, store, pool, progress)
+    with under_way(
+        benchmark, settings=settings, store=store, pool=pool, progress=progress, budget=budget
+    ) as tuning_under_way:
+        tuning_under_way.advance()
+        return tuning_under_way.close()
+
+
+def _prove_alone(
+    benchmark: TunedBenchmark, settings: Settings, store: Store, pool: Pool, progress: Progress
+) -> ItemReport:
+    """``--tune-budget=0``: no search."""
+    tell_noise(benchmark, progress)
+    baseline = check_baseline(benchmark, pool)
+    given = chosen(settings.seed, benchmark.spec.seed, None)
+    seed, coins = given or 0, seed_of_coins(given)
+    tuning = Tuning(benchmark, store, pool, progress, seed, coins, baseline.stands_for, baseline.drew)
+    incumbent, _ = find_incumbent(benchmark, store)
+    report = prove_committed(tuning, incumbent)
+    return replace(report, notes=(*report.notes, *baseline.unchecked, *pool.remarks(benchmark)))

@@ -1,4 +1,4 @@
-"""Several benchmarks tuned at once, each on a device of its own.
+"""Several benchmarks at once, each on a device of its own.
 
 By threads of one process: they wait, for compilers and for workers. Only the main thread hears a Ctrl-C; the others are
 told between two evaluations.
@@ -7,15 +7,54 @@ told between two evaluations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import TypeVar
 
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.workers.pool import Pool
+
+Work = TypeVar("Work")
+
+
+def on_devices(
+    devices: int,
+    take: Callable[[], Work | None],
+    do: Callable[[Work, int], None],
+    interrupt: Callable[[], None],
+) -> None:
+    """Have each device do what it takes, until there is nothing left; raises what doing it raised.
+
+    With one device it is done on the caller's own thread, which hears a Ctrl-C.
+
+    Args:
+        take: the next piece of work, None for no more; one device asks at a time unless it waits.
+        do: does it on a device, which is told by its place.
+        interrupt: is told of a Ctrl-C, and that a device has failed: then the others have to come to an end.
+    """
+    if devices == 1:
+        while (work := take()) is not None:
+            do(work, 0)
+        return
+
+    def serve(place: int) -> None:
+        while (work := take()) is not None:
+            do(work, place)
+
+    with ThreadPoolExecutor(devices, thread_name_prefix="compileiq-device") as threads:
+        serving = [threads.submit(serve, place) for place in range(devices)]
+        try:
+            wait(serving, return_when=FIRST_EXCEPTION)
+            for served in serving:
+                if served.done():
+                    served.result()
+        except BaseException:
+            interrupt()
+            raise
 
 
 class NotBegun(Signal):

@@ -24,14 +24,14 @@ from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.toolchains.option_classes import classes_of, has_to_keep_bits, licences_or_unknown
-from pytest_compileiq.tuning.incumbent import Incumbent, expect_owner, is_healthy, was_withdrawn
-from pytest_compileiq.tuning.result import (
+from pytest_compileiq.tuning.artifact import (
     MOST_FRONT_POINTS,
     SearchResult,
     make_artifact,
     provenance_of,
     signed_by,
 )
+from pytest_compileiq.tuning.baseline import Incumbent, expect_owner, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_advice, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
