@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
@@ -28,11 +28,7 @@ _NO_LITERAL = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) 
 
 
 def plain(value: object) -> Any:
-    """A value as JSON carries it: a tuple is a list, a dtype ``"tl.float16"``, None null.
-
-    Raises:
-        MarkerError: it is no value of a constexpr that can be written down.
-    """
+    """A value as JSON carries it: a tuple is a list, a dtype ``"tl.float16"``; MarkerError for one of another kind."""
     if isinstance(value, str) and (value == "None" or value.startswith("(")):
         return _literal(value)
     if isinstance(value, list | tuple):
@@ -46,7 +42,7 @@ def plain(value: object) -> Any:
 
 
 def is_plain(value: object) -> bool:
-    """Whether ``plain`` takes it."""
+    """Whether ``plain`` takes ``value``."""
     try:
         plain(value)
     except MarkerError:
@@ -68,11 +64,7 @@ def config_text(values: Mapping[str, Any]) -> str:
 
 
 def config_values(config: object) -> dict[str, Any]:
-    """The values that a config's text holds.
-
-    Raises:
-        MarkerError: it is no such text.
-    """
+    """The values that a config's text holds; MarkerError for another text."""
     try:
         call = ast.parse(f"config({config})", mode="eval").body
         keywords = call.keywords if isinstance(call, ast.Call) and not call.args else []
@@ -121,14 +113,16 @@ _HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """What the marker says, in values that JSON carries.
+class LaunchArguments:
+    """What the marker and a candidate say about a launch, in values that JSON carries.
 
     Attributes:
-        kinds: argument → type, a list of types for a tuple.
-        options: launch options, those that the marker names.
-        config: what singles out the baseline's config.
-        arguments: values that heuristics ask for.
+        kinds: the signature: argument → type, a list of types for a tuple.
+        constexprs: the marker's.
+        options: the marker's launch options, ``num_warps`` and ``num_stages`` among them where it names them.
+        config: values that single out the config which is the baseline; empty for the first.
+        arguments: values of arguments that heuristics ask for.
+        knobs: the candidate's; ``config`` is the text of a whole config.
     """
 
     kinds: Mapping[str, Any]
@@ -136,25 +130,15 @@ class Arguments:
     options: Mapping[str, Any]
     config: Mapping[str, Any]
     arguments: Mapping[str, Any]
+    knobs: Mapping[str, Any] = field(default_factory=dict)
 
-    def job(self, knobs: Knobs) -> dict[str, Any]:
-        """As the process that compiles takes them, with a candidate's ``knobs``."""
-        return {
-            "signature": self.kinds,
-            "constexprs": self.constexprs,
-            "options": self.options,
-            "config": self.config,
-            "arguments": self.arguments,
-            "knobs": {name: value if name == CONFIG else plain(value) for name, value in knobs.items()},
-        }
+    def with_knobs(self, knobs: Knobs) -> LaunchArguments:
+        """The launch with a candidate's knobs."""
+        return replace(self, knobs={name: value if name == CONFIG else plain(value) for name, value in knobs.items()})
 
 
-def check_arguments(triton: Triton) -> Arguments:
-    """The marker's arguments.
-
-    Raises:
-        MarkerError: one cannot be used.
-    """
+def check_arguments(triton: Triton) -> LaunchArguments:
+    """The marker's arguments; MarkerError for one that cannot be used."""
     kinds = {name: _kind(name, kind) for name, kind in _mapping("signature", triton.signature).items()}
     constexprs = _values("constexprs", triton.constexprs)
     options = {name: value for name in ("num_warps", "num_stages") if (value := getattr(triton, name)) is not None}
@@ -165,7 +149,7 @@ def check_arguments(triton: Triton) -> Arguments:
     if both := sorted((others.keys() & (options.keys() | constexprs.keys())) | (kinds.keys() & constexprs.keys())):
         raise MarkerError(f"Triton(…): {both[0]!r} is named twice")
     config, arguments = _values("config", triton.config), _values("arguments", triton.arguments)
-    return Arguments(kinds, constexprs, options | others, config, arguments)
+    return LaunchArguments(kinds, constexprs, options | others, config, arguments)
 
 
 def _mapping(where: str, given: object) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,12 +31,13 @@ from pytest_compileiq.toolchains.triton.arguments import (
     CONFIG,
     LAUNCH_DEFAULTS,
     NOTE,
-    Arguments,
+    LaunchArguments,
     check_arguments,
     config_text,
     text,
 )
 from pytest_compileiq.toolchains.triton.described import describe, host_commands, host_job
+from pytest_compileiq.toolchains.triton.host import Job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 
@@ -80,7 +80,7 @@ class TritonBuilder(NvidiaBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
 
     source: KernelSource
-    arguments: Arguments
+    arguments: LaunchArguments
     place: Place
 
     @property
@@ -127,9 +127,7 @@ class TritonBuilder(NvidiaBuilder):
         for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
-            job = home / "job.json"
-            job.write_text(json.dumps(self._job(arch, controls, home)), encoding="utf-8")
-            log = commands.run([str(job)], self.source.label)
+            log = commands.run([str(self._job(arch, controls, home).write())], self.source.label)
             cubin = read_cubin(home / "kernel.cubin")
             self._expect_parity(cubin, controls, log)
             entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
@@ -178,7 +176,7 @@ class TritonBuilder(NvidiaBuilder):
     def _home(self, out_dir: Path, arch: str) -> Path:
         return out_dir if len(self.architectures) == 1 else out_dir / arch
 
-    def _job(self, arch: str, controls: ControlsFile | None, out_dir: Path) -> dict[str, Any]:
+    def _job(self, arch: str, controls: ControlsFile | None, out_dir: Path) -> Job:
         knobs = {name: value for name, value in (controls.knobs if controls else {}).items() if name[0] != "-"}
         path = out_dir / "controls.acf"
         ptx_options = self.applied(controls, path)
@@ -187,7 +185,7 @@ class TritonBuilder(NvidiaBuilder):
                 f"Triton splits ptx_options at blanks, and {path} has one: set TMPDIR to a path without"
             )
         job = host_job(self.source, arch, self.place, out_dir)
-        return {**job, **self.arguments.job(knobs), "ptx_options": ptx_options}
+        return replace(job, launch=self.arguments.with_knobs(knobs), ptx_options=ptx_options)
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
         return {
@@ -226,7 +224,7 @@ def configs_of(source: KernelSource, architectures: Sequence[str], place: Place)
     return configs
 
 
-def _recorded(arguments: Arguments, source: KernelSource) -> list[str]:
+def _recorded(arguments: LaunchArguments, source: KernelSource) -> list[str]:
     """What the baseline is launched with, as far as the marker decides it, as words of the recorded command."""
     # What a decorator decides, as a config of @triton.autotune does, is the file's and therefore digested with it.
     signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]

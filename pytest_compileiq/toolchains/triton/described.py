@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.steps import Commands
 from pytest_compileiq.toolchains.triton.arguments import REFUSED
+from pytest_compileiq.toolchains.triton.host import Job
 from pytest_compileiq.toolchains.triton.source import KernelSource
 
 _HOST = ForkedModule("pytest_compileiq.toolchains.triton.host", {"TRITON_INTERPRET": "0"})
@@ -35,9 +36,9 @@ class Description:
         is_tuned: whether it has that decorator.
     """
 
-    arguments: tuple[str, ...]
-    options: tuple[str, ...]
-    configs: tuple[Mapping[str, Any], ...]
+    arguments: Sequence[str]
+    options: Sequence[str]
+    configs: Sequence[Mapping[str, Any]]
     is_tuned: bool
 
 
@@ -58,16 +59,12 @@ _Pairs = tuple[tuple[str, str], ...]
 def _describe(source: KernelSource, arch: str, place: Place, variables: _Pairs, _: _Pairs) -> Description:
     with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
         home = Path(directory)
-        job = home / "job.json"
-        job.write_text(json.dumps({**host_job(source, arch, place, home), "describe": True}), encoding="utf-8")
         commands = host_commands(place, home, _ANSWER_S, dict(variables), forked=True)
         try:
-            commands.run([str(job)], source.label)
+            commands.run([str(host_job(source, arch, place, home).write())], source.label)
         except BuildError as error:
             raise MarkerError(str(error)) from error
-        answer = json.loads((home / "described.json").read_text(encoding="utf-8"))
-    configs = tuple(answer["configs"])
-    return Description(tuple(answer["arguments"]), tuple(answer["options"]), configs, answer["is_tuned"])
+        return Description(**json.loads((home / "described.json").read_text(encoding="utf-8")))
 
 
 def host_commands(
@@ -78,20 +75,18 @@ def host_commands(
     return Commands("Triton", place.rootdir, out_dir, timeout_s, last_error, environment, run_program=run_program)
 
 
-def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> dict[str, Any]:
-    """What the process that runs Triton is told of the kernel."""
-    major, minor = capability(arch)
-    return {
-        "describe": False,
-        "module": source.module,
-        "path": str(source.path),
-        "function": source.function,
-        "parts": [[part.name, str(part.path), sorted(part.statements), part.given] for part in source.parts().values()],
-        "capability": major * 10 + minor,
-        "device": source.device,
-        "out_dir": str(out_dir),
-        "sys_path": [str(place.test_dir), str(place.rootdir)],
-    }
+def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> Job:
+    """The job to describe a kernel."""
+    return Job(
+        module=source.module,
+        path=source.path,
+        function=source.function,
+        parts=source.parts(),
+        capability=capability(arch),
+        device=source.device,
+        out_dir=out_dir,
+        sys_path=[place.test_dir, place.rootdir],
+    )
 
 
 def last_error(output: str) -> str:

@@ -9,17 +9,19 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.triton.arguments import NOTE, REFUSED
+from pytest_compileiq.toolchains.triton.arguments import NOTE, REFUSED, LaunchArguments
 from pytest_compileiq.toolchains.triton.definitions import ModuleSlice
 from pytest_compileiq.toolchains.triton.launch import (
     DecoratedKernel,
-    LaunchArguments,
     settle,
     specialised,
     with_sizes,
@@ -37,7 +39,6 @@ from pytest_compileiq.toolchains.triton.torch_stub import (
     stand_in,
 )
 
-_GIVEN = ("constexprs", "options", "config", "arguments", "knobs")
 _LAUNCHED_BY = (
     "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
     "launch_pdl", "launch_cooperative_grid",
@@ -46,6 +47,48 @@ _WITHOUT_TORCH = (
     "torch is not installed here, so a stand-in took its place: for CUDA, of this architecture, and for nothing else "
     "that a kernel's file may ask"
 )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the process is told, as the file JOB.json.
+
+    Attributes:
+        launch: what to compile; None to describe the kernel.
+        parts: module → what is executed of it.
+    """
+
+    module: str
+    path: Path
+    function: str
+    parts: dict[str, ModuleSlice]
+    capability: tuple[int, int]
+    device: str | None
+    out_dir: Path
+    sys_path: list[Path]
+    launch: LaunchArguments | None = None
+    ptx_options: tuple[str, ...] = ()
+
+    def write(self) -> Path:
+        """Write the job's file into ``out_dir``."""
+        path = self.out_dir / "job.json"
+        path.write_text(json.dumps(msgspec.to_builtins(self, enc_hook=str)), encoding="utf-8")
+        return path
+
+    @staticmethod
+    def read(path: Path) -> Job:
+        content = json.loads(path.read_text(encoding="utf-8"))  # of Python, which knows infinity
+        return msgspec.convert(content, Job, dec_hook=lambda kind, text: kind(text))
+
+    def answer(self, name: str, content: object) -> None:
+        (self.out_dir / name).write_text(json.dumps(content), encoding="utf-8")
+
+    @property
+    def target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        major, minor = self.capability
+        return GPUTarget("cuda", major * 10 + minor, WARP)
 
 
 def preload() -> None:
@@ -61,8 +104,8 @@ def preload() -> None:
 
 def main() -> int:
     """Do the job: write ``kernel.ptx``, ``kernel.cubin`` and ``kernel.json``, or ``described.json``."""
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.path[:0] = job["sys_path"]
+    job = Job.read(Path(sys.argv[1]))
+    sys.path[:0] = map(str, job.sys_path)
     try:
         remarks = _done(job)
     except MarkerError as error:
@@ -77,18 +120,18 @@ def main() -> int:
     return 0
 
 
-def _raised_at(error: Exception, job: Mapping[str, Any]) -> str:
+def _raised_at(error: Exception, job: Job) -> str:
     """``k.py, line 5: ``, where the kernel's files raised it; empty where they did not."""
-    files = {str(part.path) for part in _parts(job).values()}
+    files = {str(part.path) for part in job.parts.values()}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    return f"{os.path.relpath(frames[-1].filename, job['sys_path'][1])}, line {frames[-1].lineno}: " if frames else ""
+    return f"{os.path.relpath(frames[-1].filename, job.sys_path[1])}, line {frames[-1].lineno}: " if frames else ""
 
 
-def _done(job: Mapping[str, Any]) -> Sequence[str]:
+def _done(job: Job) -> Sequence[str]:
     """Do the job; torch itself is asked only what the target does not answer."""
-    assumed = [f"{part.name}.{name}" for part in _parts(job).values() for name in part.assumed]
+    assumed = [f"{part.name}.{name}" for part in job.parts.values() for name in part.assumed]
     notes = [f"Triton is installed, so {', '.join(assumed)} is taken to be true"] if assumed else []
-    known, has_torch = answers_of(_capability(job), job["device"]), is_installed()
+    known, has_torch = answers_of(job.capability, job.device), is_installed()
     with stand_in(known) as imported:
         try:
             kernel = _kernel(job)
@@ -103,13 +146,8 @@ def _done(job: Mapping[str, Any]) -> Sequence[str]:
                 without_torch = [_WITHOUT_TORCH] if imported and not has_torch else []
                 return [*notes, *without_torch, *remarks]
     of_torch = isinstance(refusal, Undecided) or not isinstance(refusal, MarkerError)
-    if imported and of_torch and has_torch:
-        return [*notes, *_done_with_torch(job, known, refusal)]
-    raise refusal
-
-
-def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], refusal: Exception) -> Sequence[str]:
-    """Do the job, of a kernel that does not come to be with a stand-in for torch; ``refusal`` says why."""
+    if not (imported and of_torch and has_torch):
+        raise refusal
     is_of_a_gpu = isinstance(refusal, Undecided) and refusal.is_of_a_gpu
     try:
         answer_for_the_target(known)
@@ -118,61 +156,19 @@ def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], refusa
         raise
     except Exception as error:  # torch's own, where there is no GPU, or a library of its own is missing
         raise (refusal if is_of_a_gpu else error) from None
-    return [f"on this machine, whose GPU answered: {refusal}", *remarks] if is_of_a_gpu else remarks
+    return [*notes, *([f"on this machine, whose GPU answered: {refusal}"] if is_of_a_gpu else []), *remarks]
 
 
-def _written(kernel: DecoratedKernel, job: Mapping[str, Any]) -> Sequence[str]:
-    if job["describe"]:
-        _write(job, "described.json", _described(kernel))
-        return list(kernel.remarks())
-    return [*kernel.remarks(), *_compile(kernel, job)]
-
-
-def _described(kernel: DecoratedKernel) -> dict[str, Any]:
-    parameters = kernel.function.params
-    return {
-        "arguments": [parameter.name for parameter in parameters],
-        "options": sorted(kernel.options),
-        "configs": kernel.configs,
-        "is_tuned": kernel.tuner is not None,
-    }
-
-
-def _compile(kernel: DecoratedKernel, job: Mapping[str, Any]) -> Iterable[str]:
-    import triton
-    import triton.language
-    from triton.compiler import ASTSource
-
-    kinds = job["signature"]
-    given = LaunchArguments(kinds=kinds, **{name: job[name] for name in _GIVEN})
-    launch = settle(kernel, given, triton.language)
-    function = kernel.function
-    kinds = {name: with_sizes(kind, launch.constexprs) for name, kind in kinds.items()}
-    source = ASTSource(fn=function, **specialised(function, kinds, launch.constexprs))
-    ptx_options = {"ptx_options": " ".join(job["ptx_options"])} if job["ptx_options"] else {}
-    compiled = triton.compile(source, target=_target(job), options={**launch.options, **ptx_options})
-    out_dir = Path(job["out_dir"])
-    (out_dir / "kernel.ptx").write_text(compiled.asm["ptx"], encoding="utf-8")
-    (out_dir / "kernel.cubin").write_bytes(compiled.asm["cubin"])
-    described = {name: getattr(compiled.metadata, name, None) for name in _LAUNCHED_BY}
-    # Launches take arguments in the kernel's order, not in the marker's.
-    described["arguments"] = {name: kinds[name] for name in function.arg_names if name in kinds}
-    described["meta"] = written({**launch.options, **launch.constexprs})
-    _write(job, "kernel.json", described)
-    return launch.remarks
-
-
-def _kernel(job: Mapping[str, Any]) -> DecoratedKernel:
+def _kernel(job: Job) -> DecoratedKernel:
     from triton.backends.nvidia.compiler import CUDAOptions
     from triton.runtime import driver
 
-    driver.set_active(TargetDriver(_target(job), _capability(job)))
-    path, name = Path(job["path"]), job["function"]
-    loaded = load_module(job["module"], _parts(job))
+    driver.set_active(TargetDriver(job.target, job.capability))
+    loaded, name = load_module(job.module, job.parts), job.function
     kernel = DecoratedKernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:
-        known = {bound for statement in read_source(path).statements for bound in statement.binds}
-        raise MarkerError(f"{path.name} defines no @triton.jit function {name!r}{did_you_mean(name, known - {name})}")
+        known = {bound for statement in read_source(job.path).statements for bound in statement.binds} - {name}
+        raise MarkerError(f"{job.path.name} defines no @triton.jit function {name!r}{did_you_mean(name, known)}")
     if kernel.function.is_gluon():
         raise MarkerError(
             f"{name!r} is a kernel in Gluon, which is not compiled ahead of time here: give its PTX to Ptxas"
@@ -180,23 +176,39 @@ def _kernel(job: Mapping[str, Any]) -> DecoratedKernel:
     return kernel
 
 
-def _parts(job: Mapping[str, Any]) -> dict[str, ModuleSlice]:
-    return {name: ModuleSlice(name, Path(file), set(numbers), given) for name, file, numbers, given in job["parts"]}
+def _written(kernel: DecoratedKernel, job: Job) -> Sequence[str]:
+    """Write the answer; the remarks are the kernel's and the launch's."""
+    if job.launch is not None:
+        return [*kernel.remarks(), *_compile(kernel, job, job.launch)]
+    described = {
+        "arguments": [parameter.name for parameter in kernel.function.params],
+        "options": sorted(kernel.options),
+        "configs": kernel.configs,
+        "is_tuned": kernel.tuner is not None,
+    }
+    job.answer("described.json", described)
+    return list(kernel.remarks())
 
 
-def _capability(job: Mapping[str, Any]) -> tuple[int, int]:
-    major, minor = divmod(job["capability"], 10)
-    return major, minor
+def _compile(kernel: DecoratedKernel, job: Job, given: LaunchArguments) -> Sequence[str]:
+    import triton
+    import triton.language
+    from triton.compiler import ASTSource
 
-
-def _target(job: Mapping[str, Any]) -> Any:
-    from triton.backends.compiler import GPUTarget
-
-    return GPUTarget("cuda", job["capability"], WARP)
-
-
-def _write(job: Mapping[str, Any], name: str, content: object) -> None:
-    (Path(job["out_dir"]) / name).write_text(json.dumps(content), encoding="utf-8")
+    launch = settle(kernel, given, triton.language)
+    function = kernel.function
+    kinds = {name: with_sizes(kind, launch.constexprs) for name, kind in given.kinds.items()}
+    source = ASTSource(fn=function, **specialised(function, kinds, launch.constexprs))
+    ptx_options = {"ptx_options": " ".join(job.ptx_options)} if job.ptx_options else {}
+    compiled = triton.compile(source, target=job.target, options={**launch.options, **ptx_options})
+    (job.out_dir / "kernel.ptx").write_text(compiled.asm["ptx"], encoding="utf-8")
+    (job.out_dir / "kernel.cubin").write_bytes(compiled.asm["cubin"])
+    described = {name: getattr(compiled.metadata, name, None) for name in _LAUNCHED_BY}
+    # Launches take arguments in the kernel's order, not in the marker's.
+    described["arguments"] = {name: kinds[name] for name in function.arg_names if name in kinds}
+    described["meta"] = written({**launch.options, **launch.constexprs})
+    job.answer("kernel.json", described)
+    return launch.remarks
 
 
 if __name__ == "__main__":

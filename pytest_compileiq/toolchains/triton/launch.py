@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
@@ -13,6 +13,7 @@ from pytest_compileiq.toolchains.triton.arguments import (
     CONFIG,
     DTYPE,
     LAUNCH_DEFAULTS,
+    LaunchArguments,
     config_text,
     config_values,
     is_plain,
@@ -190,34 +191,12 @@ class DecoratedKernel:
             yield "the pre_hook of its configs is not called: the test launches the kernel itself"
 
 
-@dataclass(frozen=True)
-class LaunchArguments:
-    """What the marker and a candidate say about a launch.
-
-    Attributes:
-        constexprs: the marker's.
-        options: the marker's launch options, ``num_warps`` and ``num_stages`` among them where it names them.
-        config: values that single out the config which is the baseline; empty for the first.
-        arguments: values of arguments that heuristics ask for.
-        kinds: the signature: argument → type.
-        knobs: the candidate's; ``config`` is the text of a whole config.
-    """
-
-    constexprs: Mapping[str, Any]
-    options: Mapping[str, Any]
-    config: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-    kinds: Mapping[str, Any]
-    knobs: Mapping[str, Any]
-
-
-@dataclass
-class LaunchSettings:
+class LaunchSettings(NamedTuple):
     """A kernel's constexprs and options, and how they came about, in sentences."""
 
     constexprs: dict[str, Any]
     options: dict[str, Any]
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str]
 
 
 def settle(kernel: DecoratedKernel, given: LaunchArguments, language: Any) -> LaunchSettings:

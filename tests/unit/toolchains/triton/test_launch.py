@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.launch import DecoratedKernel, LaunchArguments, settle
+from pytest_compileiq.toolchains.triton.arguments import LaunchArguments
+from pytest_compileiq.toolchains.triton.launch import DecoratedKernel, settle
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ptx_options", "debug")
 
