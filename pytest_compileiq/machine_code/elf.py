@@ -31,15 +31,10 @@ _SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin", "__nv_relfatbin", "__nv
 
 @dataclass(frozen=True)
 class MachineCode:
-    """The code of a set of objects.
+    """The code of a set of objects."""
 
-    Attributes:
-        entries: exported function → its digest and ``code_bytes``, sorted by name.
-        program: the digest and ``code_bytes`` of all code and data together.
-    """
-
-    entries: Mapping[str, CodeDigest]
-    program: CodeDigest
+    entries: Mapping[str, CodeDigest]  # exported function → its digest and code_bytes, sorted by name
+    program: CodeDigest  # the digest and code_bytes of all code and data together
 
 
 Naming = Callable[[Iterable[str]], Collection[str]]

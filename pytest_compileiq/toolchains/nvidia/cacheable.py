@@ -86,17 +86,11 @@ _SHAPES = (r".* -E -x c\+\+ .* -o ", r'"\$CICC_PATH/cicc" ')  # of the host's pr
 
 @dataclass(frozen=True)
 class PtxasBuild:
-    """One build of a PTX file.
+    """One build of a PTX file."""
 
-    Attributes:
-        command: without the controls and the files.
-        controls: None for the baseline.
-        source: the PTX, relative to ``rootdir``.
-    """
-
-    command: tuple[str, ...]
-    controls: ControlsFile | None
-    source: str
+    command: tuple[str, ...]  # without the controls and the files
+    controls: ControlsFile | None  # None for the baseline
+    source: str  # the PTX, relative to rootdir
     rootdir: Path
 
     def is_of(self, _built: BuildResult) -> bool:
@@ -120,27 +114,16 @@ class PtxasBuild:
 
 @dataclass(frozen=True)
 class CubinBuild:
-    """One build of a cubin by nvcc, for one architecture.
+    """One build of a cubin by nvcc, for one architecture."""
 
-    Attributes:
-        program: nvcc.
-        listing: what it would run.
-        text_name: the file in a build's folder that the host's preprocessor writes.
-        text_sha256: its digest, wherever folder and project lie.
-        read: the files that the preprocessor read.
-        names: what decides how entries are called.
-        controls: None for the baseline.
-        is_own: whether a file is the project's.
-    """
-
-    program: str
-    listing: Dryrun
-    text_name: str
-    text_sha256: str
-    read: frozenset[str]
-    names: tuple[str, ...]
-    controls: ControlsFile | None
-    is_own: Callable[[Path], bool]
+    program: str  # nvcc
+    listing: Dryrun  # what it would run
+    text_name: str  # the file in a build's folder that the host's preprocessor writes
+    text_sha256: str  # its digest, wherever folder and project lie
+    read: frozenset[str]  # the files that the preprocessor read
+    names: tuple[str, ...]  # what decides how entries are called
+    controls: ControlsFile | None  # None for the baseline
+    is_own: Callable[[Path], bool]  # whether a file is the project's
     rootdir: Path
 
     @classmethod

@@ -27,21 +27,13 @@ _ARCHITECTURE = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
 
 
 class CudaTool(Struct, frozen=True):
-    """One installed tool.
+    """One installed tool."""
 
-    Attributes:
-        name: ``ptxas`` or ``nvcc``.
-        program: its path.
-        version: e.g. ``13.3.73``.
-        build: e.g. ``cuda_13.3.r13.3/compiler.38244171_0``; empty if it prints none.
-        origin: how it was found, in words.
-    """
-
-    name: str
-    program: str
-    version: str
-    build: str
-    origin: str
+    name: str  # ptxas or nvcc
+    program: str  # its path
+    version: str  # e.g. 13.3.73
+    build: str  # e.g. cuda_13.3.r13.3/compiler.38244171_0; empty if it prints none
+    origin: str  # how it was found, in words
 
     @property
     def line(self) -> str:

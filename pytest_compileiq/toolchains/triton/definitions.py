@@ -78,7 +78,6 @@ class ModuleSlice:
 
     @property
     def is_package(self) -> bool:
-        """Whether modules may lie inside."""
         return _is_package(self.path)
 
     def texts(self) -> Iterator[str]:
@@ -160,7 +159,6 @@ class _Import:
 
     @property
     def dotted(self) -> str:
-        """As one dotted name."""
         return f"{self.base}.{self.name}" if self.name else self.base
 
 
@@ -332,7 +330,6 @@ class _Slice:
         return self.modules[module]
 
     def _source(self, module: str) -> Source:
-        """What the file of one of our modules says."""
         home = self._module(module)
         assert home is not None
         return home.source

@@ -27,26 +27,19 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel as Triton sees it.
+    """A kernel as Triton sees it."""
 
-    Attributes:
-        arguments: their names.
-        options: the names of the launch options that the installed Triton has for CUDA.
-        configs: the values of each config of ``@triton.autotune`` that can be written down.
-        is_tuned: whether it has that decorator.
-    """
-
-    arguments: Sequence[str]
-    options: Sequence[str]
-    configs: Sequence[Mapping[str, Any]]
-    is_tuned: bool
+    arguments: Sequence[str]  # their names
+    options: Sequence[str]  # the names of the launch options that the installed Triton has for CUDA
+    configs: Sequence[Mapping[str, Any]]  # the values of each config of @triton.autotune that can be written down
+    is_tuned: bool  # whether it has that decorator
 
 
 def describe(source: KernelSource, arch: str, place: Place) -> Description:
     """Ask Triton; the answer is kept for as long as the files are what they were.
 
     Raises:
-        MarkerError: the kernel's definition cannot be executed, or is none; the message says why.
+        MarkerError: the kernel's definition cannot be executed, or is none.
     """
     variables = tuple(source.variables().items())
     return _describe(source, arch, place, variables, tuple(source.sources(place).items()))
@@ -70,7 +63,7 @@ def _describe(source: KernelSource, arch: str, place: Place, variables: _Pairs, 
 def host_commands(
     place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str], *, forked: bool
 ) -> Commands:
-    """Runs the host, in a process of its own for each job, whose file is all that it is told."""
+    """Runs the host, in a process of its own for each job."""
     run_program = _HOST.run if forked else _HOST.run_alone
     return Commands("Triton", place.rootdir, out_dir, timeout_s, last_error, environment, run_program=run_program)
 

@@ -51,22 +51,17 @@ _WITHOUT_TORCH = (
 
 @dataclass(frozen=True)
 class Job:
-    """What the process is told, as the file JOB.json.
-
-    Attributes:
-        launch: what to compile; None to describe the kernel.
-        parts: module → what is executed of it.
-    """
+    """What the process is told, as the file JOB.json."""
 
     module: str
     path: Path
     function: str
-    parts: dict[str, ModuleSlice]
+    parts: dict[str, ModuleSlice]  # module → what is executed of it
     capability: tuple[int, int]
     device: str | None
     out_dir: Path
     sys_path: list[Path]
-    launch: LaunchArguments | None = None
+    launch: LaunchArguments | None = None  # what to compile; None to describe the kernel
     ptx_options: tuple[str, ...] = ()
 
     def write(self) -> Path:

@@ -20,18 +20,15 @@ _WARP = 32
 
 
 class TritonKernel:
-    """The kernel of one cubin with the launch parameters that Triton wrote beside it.
+    """The kernel of one cubin with the launch parameters that Triton wrote beside it, as ``kernel.json``.
 
     Args:
-        path: the cubin; ``kernel.json`` lies beside it.
-        used: the kernel's name is added to it.
-        suffixes: as for ``CubinModule``.
+        used, suffixes: as for ``CubinModule``, which raises too.
 
     Attributes:
         meta: the values of constexprs and launch options that were compiled, apart from those that only Triton knows.
 
     Raises:
-        EnvironmentFault: no driver, no visible device, or no cuda-core.
         BodyError: the kernel is launched in a way that this launcher does not support.
     """
 
@@ -99,7 +96,6 @@ class TritonKernel:
 
 
 def _why_not(described: Mapping[str, Any]) -> str | None:
-    """Why this launcher cannot launch the kernel."""
     if described["profile_scratch_size"]:
         return "is instrumented and writes a profile"
     if described.get("launch_pdl") or described.get("launch_cooperative_grid"):

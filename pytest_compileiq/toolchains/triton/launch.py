@@ -60,11 +60,7 @@ def expect_arguments(function: Any, names: Sequence[str]) -> None:
 
 
 def with_sizes(kind: Kind, values: Mapping[str, Any]) -> Kind:
-    """A descriptor's kind with its sizes as numbers: ``tensordesc<fp16[BLOCK, 64 // 2]>`` computes with constexprs.
-
-    Raises:
-        MarkerError: a size is no integer.
-    """
+    """A descriptor's kind with its sizes as numbers: ``tensordesc<fp16[BLOCK, 64 // 2]>`` computes with constexprs."""
     if isinstance(kind, list):
         return [with_sizes(inner, values) for inner in kind]
     if not isinstance(kind, str) or not kind.startswith("tensordesc<"):
@@ -138,6 +134,7 @@ NOT_FOR_MARKERS = frozenset(
     {"ptx_options", "arch", "backend_name", "ir_override", "extern_libs", "instrumentation_mode"}
 )
 _LISTED = 3
+_NOTHING = object()  # no value that can be written down
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,9 @@ class DecoratedKernel:
     @classmethod
     def of(cls, decorated: Any, options: Sequence[str]) -> DecoratedKernel | None:
         """Take the decorators off; None where no ``@triton.jit`` function is inside."""
-        chain = list(_chain(decorated))
+        chain = [decorated]
+        while not hasattr(chain[-1], "params") and hasattr(chain[-1], "fn"):
+            chain.append(chain[-1].fn)
         if not hasattr(chain[-1], "params"):
             return None
         values = (one.values for one in chain if isinstance(getattr(one, "values", None), dict))
@@ -254,7 +253,12 @@ def _baseline(kernel: DecoratedKernel, wanted: Mapping[str, Any]) -> tuple[dict[
         raise MarkerError(f"Triton(config=…): {name} has no @triton.autotune")
     if not configs:
         return {}, []
-    fitting = [config for config in configs if all(_has(config, *pair) for pair in wanted.items())]
+
+    def fits(config: Mapping[str, Any]) -> bool:
+        given = ((config.get(name, _NOTHING), value) for name, value in wanted.items())
+        return all(is_plain(own) and bool(own == value) for own, value in given)
+
+    fitting = [config for config in configs if fits(config)]
     if wanted and len(fitting) != 1:
         raise MarkerError(
             f"Triton(config={dict(wanted)}): {len(fitting)} of the {len(configs)} configs of {name} have these values: "
@@ -262,10 +266,6 @@ def _baseline(kernel: DecoratedKernel, wanted: Mapping[str, Any]) -> tuple[dict[
         )
     which = "named in the marker" if wanted else f"the first of {len(configs)}, since nothing was timed to choose one"
     return fitting[0], [f"the baseline's config of @triton.autotune is {which}: {config_text(fitting[0])}"]
-
-
-def _has(config: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in config and is_plain(config[name]) and bool(config[name] == value)
 
 
 def _config(config: Any) -> dict[str, Any]:
@@ -318,14 +318,6 @@ class _Pointer:
 
     def __getattr__(self, name: str) -> Any:
         raise MarkerError(f"{self._said}.{name}, {self._remedy}")
-
-
-def _chain(decorated: Any) -> Iterator[Any]:
-    """A decorated kernel, then what its decorators wrap; the ``@triton.jit`` function, if it is one, is the last."""
-    yield decorated
-    while not hasattr(decorated, "params") and hasattr(decorated, "fn"):
-        decorated = decorated.fn
-        yield decorated
 
 
 def _object(value: Any, language: Any) -> Any:

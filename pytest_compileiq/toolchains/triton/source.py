@@ -29,22 +29,15 @@ _EXPECTED = "expected 'file.py::function' or 'package.module:function'"
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's definition.
+    """A kernel's definition."""
 
-    Attributes:
-        label: as it is recorded: ``kernels/k.py::scale``, or ``package.ops.norm:rms_norm``.
-        module: the name that its module has when it is executed.
-        roots: where its imports are looked for; the first ``own`` of them belong to the project.
-        device: the name of the GPU that its file is told.
-    """
-
-    label: str
-    module: str
+    label: str  # as it is recorded: kernels/k.py::scale, or package.ops.norm:rms_norm
+    module: str  # the name that its module has when it is executed
     path: Path
     function: str
-    roots: tuple[ImportRoot, ...]
+    roots: tuple[ImportRoot, ...]  # where its imports are looked for; the first own of them belong to the project
     own: int
-    device: str | None = None
+    device: str | None = None  # the name of the GPU that its file is told
 
     def parts(self) -> dict[str, ModuleSlice]:
         """What has to be executed, by module."""
@@ -53,8 +46,7 @@ class KernelSource:
     def sources(self, place: Place) -> Mapping[str, str]:
         """Path → SHA-256 of every file that something is executed of.
 
-        The files of an installed package are named from the directory that it is imported from, so that another
-        environment has them under the same names: ``package/ops/norm.py``.
+        Those of an installed package are named from the directory that it is imported from: ``package/ops/norm.py``.
         """
         files = {part.path for part in self.parts().values() if part.statements or part.given} | {self.path}
         return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
@@ -70,14 +62,11 @@ class KernelSource:
 
     def _name(self, path: Path, place: Place) -> str:
         for root in self.roots[self.own :]:
-            if path.is_relative_to(root.directory) and _is_installed(root.directory, place):
-                return path.relative_to(root.directory).as_posix()
+            directory = root.directory  # an environment may lie inside the project
+            is_foreign = is_installed(directory.as_posix()) or not directory.is_relative_to(place.rootdir.resolve())
+            if is_foreign and path.is_relative_to(directory):
+                return path.relative_to(directory).as_posix()
         return relative_to_rootdir(path, place)
-
-
-def _is_installed(directory: Path, place: Place) -> bool:
-    """Whether modules in ``directory`` are not the project's own: an environment may lie inside the project."""
-    return is_installed(directory.as_posix()) or not directory.is_relative_to(place.rootdir.resolve())
 
 
 def find_kernel(kernel: object, place: Place) -> KernelSource:
@@ -134,7 +123,7 @@ def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> Kerne
 
 
 def _installed(top: str, kernel: str, is_optional: bool) -> list[ImportRoot]:
-    """Where an installed package is imported from; nothing of it is executed."""
+    """Where an installed package is imported from; none of it is executed."""
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # a module without a spec, such as __main__

@@ -23,7 +23,6 @@ STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BINDS_GLOBALLY = frozenset({"STORE_GLOBAL"})
 _BINDS = _BINDS_GLOBALLY | {"STORE_NAME"}
-_TOLD = _READS | _BINDS
 # What is there wherever Triton is; of its other modules a file may have to ask which ones there are.
 _TRITON = re.compile(r"import triton(?:\.language)?(?: as \w+)?|from triton import language(?: as \w+)?")
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -85,19 +84,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Source:
-    """The statements of one file; what they bind and read is found out when it is asked for.
+    """The statements of one file; what they bind and read is found out when it is asked for."""
 
-    Attributes:
-        nodes: the statements, without what runs in scripts alone.
-        flags: those of the compilation that its ``__future__`` imports set.
-    """
-
-    nodes: tuple[ast.stmt, ...]
-    flags: int
+    nodes: tuple[ast.stmt, ...]  # the statements, without what runs in scripts alone
+    flags: int  # those of the compilation that its __future__ imports set
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """What each of ``nodes`` binds and reads."""
         return tuple(self._statement(each) for each in self._compiled)
 
     @cached_property
@@ -112,7 +105,6 @@ class Source:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """The names that any of them binds."""
         return frozenset().union(*(statement.binds for statement in self.statements))
 
     @cached_property
@@ -126,7 +118,6 @@ class Source:
 
     @cached_property
     def given_triton(self) -> Mapping[str, str]:
-        """As of its statements, the first one's."""
         given: dict[str, str] = {}
         for statement in reversed(self.statements):
             given |= statement.given_triton
@@ -134,7 +125,6 @@ class Source:
 
     @property
     def imports_relatively(self) -> bool:
-        """Whether one of its imports begins at the package that it lies in."""
         return any(isinstance(node, ast.ImportFrom) and node.level for top in self.nodes for node in ast.walk(top))
 
     @cached_property
@@ -150,12 +140,12 @@ class Source:
 
 
 def is_true(name: str) -> str:
-    """The statement that says so."""
+    """The statement that takes ``name`` to be true."""
     return f"{name} = True"
 
 
 def read_source(path: Path) -> Source:
-    """The statements of a Python file; none for a directory, and for what does not parse, which ``Part.code`` says."""
+    """The statements of a Python file; none for a directory, nor for a file that does not parse."""
     return _parsed(path.read_bytes()) if path.is_file() else _NOTHING
 
 
@@ -176,6 +166,19 @@ def _parsed(source: bytes) -> Source:
     return Source(tuple(single for node in tree.body if not _runs_as_script(node) for single in _split(node)), flags)
 
 
+def _names(code: CodeType) -> Mapping[str, set[str]]:
+    """Operation → the names that a code does it with."""
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for each in dis.get_instructions(code):
+        if each.opname in _READS | _BINDS:
+            names[each.opname].add(each.argval)
+    return names
+
+
+def _of(names: Mapping[str, set[str]], operations: frozenset[str]) -> frozenset[str]:
+    return frozenset().union(*(names.get(operation, ()) for operation in operations))
+
+
 @dataclass(frozen=True)
 class _Compiled:
     """A statement and its code."""
@@ -186,7 +189,7 @@ class _Compiled:
     @cached_property
     def bound(self) -> frozenset[str]:
         is_star = isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == STAR
-        return frozenset({STAR} if is_star else self._operations.of(_BINDS))
+        return frozenset({STAR}) if is_star else _of(self._names, _BINDS)
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -196,43 +199,25 @@ class _Compiled:
 
     @property
     def reads(self) -> frozenset[str]:
-        return self._operations.of(_READS)
+        return _of(self._names, _READS)
 
     @cached_property
     def reads_later(self) -> frozenset[str]:
-        return frozenset().union(*(inner.of(_READS) for inner in self._inner))
+        return frozenset().union(*(_of(inner, _READS) for inner in self._inner))
 
     def changes(self, values: frozenset[str]) -> frozenset[str]:
         """The names that its functions change when they are called, those that they declare ``global`` too."""
-        bound = frozenset().union(*(inner.of(_BINDS_GLOBALLY) for inner in self._inner))
+        bound = frozenset().union(*(_of(inner, _BINDS_GLOBALLY) for inner in self._inner))
         parts = list(ast.walk(self.node)) if self.reads_later else []
         return bound | (_assigned_into(parts) | _called_on(parts) & values) & self.reads_later
 
     @cached_property
-    def _operations(self) -> _Operations:
-        return _Operations.in_code(self.code)
+    def _names(self) -> Mapping[str, set[str]]:
+        return _names(self.code)
 
     @cached_property
-    def _inner(self) -> tuple[_Operations, ...]:
-        return tuple(map(_Operations.in_code, _functions(self.code)))
-
-
-@dataclass(frozen=True)
-class _Operations:
-    """Operation → the names that a code does it with."""
-
-    names: Mapping[str, frozenset[str]]
-
-    @classmethod
-    def in_code(cls, code: CodeType) -> _Operations:
-        names: defaultdict[str, set[str]] = defaultdict(set)
-        for each in dis.get_instructions(code):
-            if each.opname in _TOLD:
-                names[each.opname].add(each.argval)
-        return cls({operation: frozenset(of_it) for operation, of_it in names.items()})
-
-    def of(self, operations: frozenset[str]) -> frozenset[str]:
-        return frozenset().union(*(self.names.get(operation, frozenset()) for operation in operations))
+    def _inner(self) -> list[Mapping[str, set[str]]]:
+        return [*map(_names, _functions(self.code))]
 
 
 def _changed_by(compiled: Sequence[_Compiled], values: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -282,7 +267,7 @@ def _no_values(node: ast.AST) -> Iterator[str]:
 
 
 def _assigned_into(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names of whose object a part is replaced: ``table["a"] = 1``, ``settings.fast = True``."""
+    """Names with a part of their object replaced: ``table["a"] = 1``, ``settings.fast = True``."""
     parts = (node for node in nodes if isinstance(node, ast.Attribute | ast.Subscript))
     return {root for part in parts if isinstance(part.ctx, ast.Store) and (root := _root(part))}
 

@@ -30,28 +30,25 @@ WARP = 32  # threads, on every architecture so far
 class Undecided(MarkerError):
     """What is compiled depends on something that the target does not decide."""
 
-    def __init__(self, asked: str, of: str) -> None:
-        super().__init__(f"{asked}, {_remedy(of)}")
+    def __init__(self, of: str) -> None:
         self.is_of_a_gpu = of.startswith(_OF_A_GPU)
+        if of.startswith((_NAME, f"{_PROPERTIES}(…).name")):
+            mend = "which only a GPU can answer: name the one that it is for, as in Triton(…, device='NVIDIA H200')"
+        elif self.is_of_a_gpu:
+            mend = "which only a GPU can answer: ask for it in the function that launches the kernel"
+        else:
+            mend = "and torch is not installed here: pip install torch (its build for the CPU is enough)"
+        super().__init__(f"the compiled code depends on {of}, {mend}")
 
 
 class UndecidedAttribute(Undecided, AttributeError):
     """So does one of Python's own attributes; who asks whether there is one goes on without it."""
 
 
-def _remedy(of: str) -> str:
-    if of.startswith((_NAME, f"{_PROPERTIES}(…).name")):
-        return "which only a GPU can answer: name the one that it is for, as in Triton(…, device='NVIDIA H200')"
-    if of.startswith(_OF_A_GPU):
-        return "which only a GPU can answer: ask for it in the function that launches the kernel"
-    return "and torch is not installed here: pip install torch (its build for the CPU is enough)"
-
-
 def answers_of(capability: tuple[int, int], device: str | None) -> dict[str, object]:
     """What the target itself decides, whatever machine this is: a call or an attribute → its value.
 
     Args:
-        capability: of the architecture that is compiled for.
         device: the name of the GPU that is compiled for, where the marker gives one.
     """
     major, minor = capability
@@ -76,8 +73,7 @@ class StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            error = Undecided if name == "__version__" else UndecidedAttribute
-            raise error(f"the compiled code depends on {self.__name__}.{name}", self.__name__)
+            raise (Undecided if name == "__version__" else UndecidedAttribute)(f"{self.__name__}.{name}")
         full = f"{self.__name__}.{name}"
         value = self._known[full] if full in self._known else StandIn(full, self._known)
         setattr(self, name, value)
@@ -85,8 +81,8 @@ class StandIn(ModuleType):
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """What is known of the call, else another stand-in."""
-        called = self._known.get(f"{self.__name__}()", self)
-        return StandIn(f"{self.__name__}(…)", self._known) if called is self else called
+        call = f"{self.__name__}()"
+        return self._known[call] if call in self._known else StandIn(f"{self.__name__}(…)", self._known)
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         return ()
@@ -101,7 +97,7 @@ class StandIn(ModuleType):
         return self is other or (not isinstance(other, StandIn) and self._decide())
 
     def _decide(self, *_: object) -> NoReturn:
-        raise Undecided(f"the compiled code depends on {self.__name__}", self.__name__)
+        raise Undecided(self.__name__)
 
     __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = __str__ = __format__ = _decide
     __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _decide
@@ -134,7 +130,7 @@ class _Finder(MetaPathFinder, Loader):
         return StandIn(spec.name, self._known)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing to execute."""
+        pass
 
 
 @contextmanager
@@ -168,13 +164,10 @@ def answer_for_the_target(known: Mapping[str, object]) -> None:
         if owner == f"{_PROPERTIES}(…)":
             properties[name] = value
         else:
-            setattr(importlib.import_module(owner), name, _giving(value) if question.endswith("()") else value)
+            answer: object = (lambda *_, value=value, **__: value) if question.endswith("()") else value
+            setattr(importlib.import_module(owner), name, answer)
     cuda = importlib.import_module(_OF_A_GPU.rstrip("."))
     cuda.get_device_properties = partial(_Properties, properties, cuda.get_device_properties)  # type: ignore[attr-defined]
-
-
-def _giving(value: object) -> Any:
-    return lambda *_, **__: value
 
 
 class _Properties:
@@ -188,7 +181,7 @@ class _Properties:
         return self._known[name] if name in self._known else getattr(self._ask(), name)
 
 
-class SliceFinder(MetaPathFinder, Loader):
+class _SliceFinder(MetaPathFinder, Loader):
     """Imports the planned modules, each as far as it is needed."""
 
     def __init__(self, parts: Mapping[str, ModuleSlice]) -> None:
@@ -197,29 +190,26 @@ class SliceFinder(MetaPathFinder, Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a planned module; None for any other."""
         part = self._parts.get(name)
         return None if part is None else self.spec(part)
 
     def spec(self, part: ModuleSlice) -> ModuleSpec:
-        """The spec of ``part``."""
         if not part.path.suffix:
             spec = ModuleSpec(part.name, None, is_package=True)
             spec.submodule_search_locations = [str(part.path)]
             return spec
         inside = [str(part.path.parent)] if part.is_package else None
-        spec_of_file = importlib.util.spec_from_file_location(
+        found = importlib.util.spec_from_file_location(
             part.name, part.path, loader=self, submodule_search_locations=inside
         )
-        if spec_of_file is None:
+        if found is None:
             raise MarkerError(f"{part.path} is not a Python file")
-        return spec_of_file
+        return found
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """The usual module."""
+        pass  # the usual module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the statements that are needed."""
         exec(self._parts[module.__name__].code(), vars(module))
 
 
@@ -227,7 +217,7 @@ def load_module(name: str, parts: Mapping[str, ModuleSlice]) -> ModuleType:
     """The module ``name`` of ``parts``, as far as it is needed; all of them are executed anew."""
     for part in parts:
         sys.modules.pop(part, None)
-    finder = SliceFinder(parts)
+    finder = _SliceFinder(parts)
     sys.meta_path.insert(0, finder)
     # A file may have the name of an installed module, and a name that no import statement can hold.
     spec = finder.spec(parts[name])
@@ -250,29 +240,23 @@ class TargetDriver:
         self._capability = capability
 
     def get_current_target(self) -> Any:
-        """The target that is compiled for."""
         return self._target
 
     def get_current_device(self) -> int:
-        """The first device."""
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """That of the target."""
         return self._capability
 
     @property
     def utils(self) -> TargetDriver:
-        """Where Triton asks for properties."""
         return self
 
     def get_device_properties(self, _device: int = 0) -> Mapping[str, int]:
-        """Those that every target has."""
         return _TargetProperties(warpSize=WARP)
 
     def get_active_torch_device(self) -> Any:
-        """torch's name of the device."""
-        torch: Any = importlib.import_module("torch")
+        torch: Any = importlib.import_module(TORCH)
         return torch.device("cuda", 0)
 
     def __getattr__(self, name: str) -> NoReturn:
