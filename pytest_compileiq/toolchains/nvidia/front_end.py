@@ -91,19 +91,12 @@ class Dryrun:
 
 @dataclass(frozen=True)
 class NvccBuild:
-    """One build by nvcc.
+    """One build by nvcc."""
 
-    Attributes:
-        commands: runs its commands, within its time.
-        command: the whole of it, by the folder to build in, into which it writes what the command names.
-        code: the machine code that lies in a folder, by what the commands printed.
-        what: the source, for messages.
-    """
-
-    commands: Commands
-    command: Callable[[Path], Sequence[str]]
-    code: Callable[[Path, str], Mapping[str, CodeDigest]]
-    what: str
+    commands: Commands  # runs its commands, within its time
+    command: Callable[[Path], Sequence[str]]  # all of it, by the folder to build in, where it writes what it names
+    code: Callable[[Path, str], Mapping[str, CodeDigest]]  # the machine code in a folder, by what was printed
+    what: str  # the source, for messages
 
     @property
     def folder(self) -> Path:

@@ -90,15 +90,10 @@ _HEADERS = (".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".inc")
 
 @dataclass(frozen=True)
 class Instantiations:
-    """The kernels that a build instantiates; without expressions, those that the source itself does.
+    """The kernels that a build instantiates; without expressions, those that the source itself does."""
 
-    Attributes:
-        source: relative to the directory that nvcc runs in.
-        expressions: what names a kernel in C++: ``reduce<float, 256>``, or a cast that chooses an overload.
-    """
-
-    source: str
-    expressions: tuple[str, ...]
+    source: str  # relative to the directory that nvcc runs in
+    expressions: tuple[str, ...]  # each names a kernel in C++: reduce<float, 256>, or a cast that chooses an overload
 
     @property
     def recorded(self) -> tuple[str, ...]:

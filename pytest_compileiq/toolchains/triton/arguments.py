@@ -114,23 +114,14 @@ _HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """What the marker and a candidate say about a launch, in values that JSON carries.
+    """What the marker and a candidate say about a launch, in values that JSON carries."""
 
-    Attributes:
-        kinds: the signature: argument → type, a list of types for a tuple.
-        constexprs: the marker's.
-        options: the marker's launch options, ``num_warps`` and ``num_stages`` among them where it names them.
-        config: values that single out the config which is the baseline; empty for the first.
-        arguments: values of arguments that heuristics ask for.
-        knobs: the candidate's; ``config`` is the text of a whole config.
-    """
-
-    kinds: Mapping[str, Any]
+    kinds: Mapping[str, Any]  # the signature: argument → type, a list of types for a tuple
     constexprs: Mapping[str, Any]
-    options: Mapping[str, Any]
-    config: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]  # launch options, num_warps and num_stages among them where the marker names them
+    config: Mapping[str, Any]  # values that single out the config which is the baseline; empty for the first
+    arguments: Mapping[str, Any]  # values of arguments that heuristics ask for
+    knobs: Mapping[str, Any] = field(default_factory=dict)  # the candidate's; "config" is the text of a whole config
 
     def with_knobs(self, knobs: Knobs) -> LaunchArguments:
         """The launch with a candidate's knobs."""

@@ -22,11 +22,7 @@ from pytest_compileiq.toolchains.environment import deciding
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
-from pytest_compileiq.toolchains.nvidia.tools import (
-    check_architecture,
-    find_tool,
-    several_architectures,
-)
+from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, several_architectures
 from pytest_compileiq.toolchains.triton.arguments import (
     CONFIG,
     LAUNCH_DEFAULTS,
@@ -48,7 +44,10 @@ _LICENCES_S = 120.0  # a build
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
     """Implement ``Triton.resolve``."""
     architectures = several_architectures(triton.arch, _architecture, "Triton")
-    source = replace(find_kernel(triton.kernel, place), device=_device(triton.device))
+    source, device = find_kernel(triton.kernel, place), triton.device
+    if device is not None and not (isinstance(device, str) and device.isprintable() and device.strip()):
+        raise MarkerError(f"Triton(device={device!r}): expected the name of a GPU, as in 'NVIDIA H200'")
+    source = replace(source, device=device)
     arguments = check_arguments(triton)
     try:
         version = importlib.metadata.version("triton")
@@ -93,11 +92,22 @@ class TritonBuilder(NvidiaBuilder):
 
     @property
     def spaces(self) -> Mapping[str, Callable[[], Space]]:
-        def autotune() -> Space:
-            configs = configs_of(self.source, self.architectures, self.place)
-            return Space.from_mapping({CONFIG: choice([config_text(config) for config in configs])})
+        return {"autotune": self._autotune}
 
-        return {"autotune": autotune}
+    def _autotune(self) -> Space:
+        """The configs of the kernel's ``@triton.autotune``, each as a whole."""
+        label = self.source.label
+        first, *others = [describe(self.source, arch, self.place) for arch in self.architectures]
+        if not first.configs:
+            why = "sets nothing that can be written down" if first.is_tuned else "there is no @triton.autotune"
+            raise MarkerError(f"space='autotune': {label}: {why}: give the marker space={{…}} of its constexprs")
+        for arch, other in zip(self.architectures[1:], others, strict=True):
+            if other.configs != first.configs:
+                raise MarkerError(
+                    f"{label} has other configs of @triton.autotune for {arch} than for {self.architectures[0]}: "
+                    "tune it in one test for each architecture"
+                )
+        return Space.from_mapping({CONFIG: choice([config_text(config) for config in first.configs])})
 
     def render(self, candidate: Candidate) -> ControlsFile:
         plainly_known = {CONFIG, *LAUNCH_DEFAULTS, *self.arguments.options, *self.arguments.constexprs}
@@ -149,7 +159,6 @@ class TritonBuilder(NvidiaBuilder):
         )
 
     def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
-        """The PTX of a build, of each architecture."""
         self.build_together(controls, out_dir, timeout_s=_LICENCES_S * len(self.architectures))
         return [(self._home(out_dir, arch) / "kernel.ptx").read_text(encoding="utf-8") for arch in self.architectures]
 
@@ -208,22 +217,6 @@ class TritonBuilder(NvidiaBuilder):
             raise BuildError(message, kind="compile", log=log)
 
 
-def configs_of(source: KernelSource, architectures: Sequence[str], place: Place) -> Sequence[Mapping[str, Any]]:
-    """The configs of the kernel's ``@triton.autotune``; MarkerError where they cannot be searched."""
-    described = [describe(source, arch, place) for arch in architectures]
-    configs = described[0].configs
-    if not configs:
-        why = "sets nothing that can be written down" if described[0].is_tuned else "there is no @triton.autotune"
-        raise MarkerError(f"space='autotune': {source.label}: {why}: give the marker space={{…}} of its constexprs")
-    for arch, other in zip(architectures, described, strict=True):
-        if other.configs != configs:
-            raise MarkerError(
-                f"{source.label} has other configs of @triton.autotune for {arch} than for {architectures[0]}: "
-                "tune it in one test for each architecture"
-            )
-    return configs
-
-
 def _recorded(arguments: LaunchArguments, source: KernelSource) -> list[str]:
     """What the baseline is launched with, as far as the marker decides it, as words of the recorded command."""
     # What a decorator decides, as a config of @triton.autotune does, is the file's and therefore digested with it.
@@ -234,12 +227,6 @@ def _recorded(arguments: LaunchArguments, source: KernelSource) -> list[str]:
     computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
     device = [f"--device={source.device}"] if source.device else []
     return [*device, *signature, *values, *config, *computed]
-
-
-def _device(given: object) -> str | None:
-    if given is None or (isinstance(given, str) and given.isprintable() and given.strip()):
-        return given
-    raise MarkerError(f"Triton(device={given!r}): expected the name of a GPU, as in 'NVIDIA H200'")
 
 
 def _architecture(given: object) -> str:

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import CodeType
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.toolchains.triton.statements import STAR, Source, Statement, compiled_as, is_true, read_source
 
@@ -59,16 +58,12 @@ def is_file(path: Path | None) -> bool:
 
 @dataclass
 class ModuleSlice:
-    """What is needed of one module.
-
-    Attributes:
-        statements: the numbers of those that are executed.
-        given: name → the statement that binds it where Triton is installed, whatever its module makes that depend on.
-    """
+    """What is needed of one module."""
 
     name: str
     path: Path
-    statements: set[int] = field(default_factory=set)
+    statements: set[int] = field(default_factory=set)  # the numbers of those that are executed
+    # Name → the statement that binds it where Triton is installed, whatever its module makes that depend on.
     given: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -118,18 +113,6 @@ def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> d
     slice_ = _Slice(roots, {name: ModuleSlice(name, path)})
     slice_.need(name, wanted)
     return slice_.parts
-
-
-def decorators(path: Path, function: str) -> list[tuple[str, ...]] | None:
-    """The dotted names of a function's decorators, outermost first, empty for another expression.
-
-    None where the file does not define the function, or binds its name again.
-    """
-    nodes = [statement.node for statement in read_source(path).statements if function in statement.binds]
-    if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef):
-        return None
-    listed = nodes[0].decorator_list
-    return [chain_of(node.func if isinstance(node, ast.Call) else node) or () for node in listed]
 
 
 @dataclass(frozen=True)

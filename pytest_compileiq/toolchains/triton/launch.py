@@ -139,19 +139,12 @@ _NOTHING = object()  # no value that can be written down
 
 @dataclass(frozen=True)
 class DecoratedKernel:
-    """A decorated ``@triton.jit`` function.
+    """A decorated ``@triton.jit`` function."""
 
-    Attributes:
-        function: the innermost, a ``JITFunction``.
-        heuristics: those of its decorators, outermost first: constexpr → function of the launch's arguments.
-        tuner: the ``@triton.autotune`` around it, or None.
-        options: the names of the launch options that the installed Triton has for CUDA.
-    """
-
-    function: Any
-    heuristics: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...]
-    tuner: Any
-    options: frozenset[str]
+    function: Any  # the innermost, a JITFunction
+    heuristics: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...]  # of its decorators, outermost first
+    tuner: Any  # the @triton.autotune around it, or None
+    options: frozenset[str]  # the names of the launch options that the installed Triton has for CUDA
 
     @classmethod
     def of(cls, decorated: Any, options: Sequence[str]) -> DecoratedKernel | None:

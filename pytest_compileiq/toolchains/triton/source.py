@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.environment import named_in, set_here
@@ -17,7 +19,6 @@ from pytest_compileiq.toolchains.triton.definitions import (
     FOREIGN,
     ImportRoot,
     ModuleSlice,
-    decorators,
     find_module,
     is_file,
     needed,
@@ -58,7 +59,11 @@ class KernelSource:
     @property
     def is_jit_alone(self) -> bool:
         """Whether the file itself defines the kernel, and no decorator but ``@triton.jit`` has a say in its launch."""
-        return decorators(self.path, self.function) in ([("triton", "jit")], [("jit",)])
+        nodes = [each.node for each in read_source(self.path).statements if self.function in each.binds]
+        if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef):
+            return False
+        called = (node.func if isinstance(node, ast.Call) else node for node in nodes[0].decorator_list)
+        return [chain_of(node) for node in called] in ([("triton", "jit")], [("jit",)])
 
     def _name(self, path: Path, place: Place) -> str:
         for root in self.roots[self.own :]:

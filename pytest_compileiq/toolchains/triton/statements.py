@@ -30,21 +30,13 @@ _DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement at module level; an import of several names is several statements.
-
-    Attributes:
-        binds: the module's names that it binds, or changes: by assigning to a part, by calling a method, or by a
-            function that does so.
-        reads: the module's names that it reads when it is executed.
-        reads_later: those that its functions read, whenever they are called.
-        changes: the names, those of imports too, whose object it changes itself, or may: ``configs.append(config)``.
-    """
+    """A statement at module level; an import of several names is several statements."""
 
     node: ast.stmt
-    binds: frozenset[str]
-    reads: frozenset[str]
-    reads_later: frozenset[str]
-    changes: frozenset[str]
+    binds: frozenset[str]  # bound, or changed: by assigning to a part, by calling a method, or by a function that does
+    reads: frozenset[str]  # when it is executed
+    reads_later: frozenset[str]  # by its functions, whenever they are called
+    changes: frozenset[str]  # names, of imports too, of objects that it may change itself: configs.append(config)
 
     @cached_property
     def chains(self) -> frozenset[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, ModuleSlice, decorators, needed
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, ModuleSlice, needed
 from pytest_compileiq.toolchains.triton.statements import read_source
 from tests.files import write_files
 
@@ -79,22 +79,6 @@ def test_what_a_decorator_reads_is_what_stands_before_it(tmp_path):
     statements = executed(tmp_path, {"k.py": source})["k"]
     assert statements[0] == "configs = [1]"
     assert len(statements) == 2
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("@triton.jit\ndef kernel(x): ...\nkernel[1](x)\n", [("triton", "jit")]),
-        ("@autotune(configs)\n@jit(debug=True)\ndef kernel(x): ...\n", [("autotune",), ("jit",)]),
-        ("@tuners[0]\ndef kernel(x): ...\n", [()]),
-        ("@triton.jit\ndef kernel(x): ...\nkernel = tuned(kernel)\n", None),
-        ("from other import kernel\n", None),
-        ("", None),
-    ],
-)
-def test_the_decorators_of_a_kernel_are_those_that_stand_at_its_only_definition(tmp_path, source, names):
-    write_files(tmp_path, {"k.py": source})
-    assert decorators(tmp_path / "k.py", "kernel") == names
 
 
 def test_annotations_that_are_not_evaluated_need_nothing(tmp_path):

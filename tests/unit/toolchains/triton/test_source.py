@@ -87,3 +87,20 @@ def test_a_module_without_a_spec_is_no_package(tmp_path, monkeypatch):
 def test_what_names_no_kernel_says_how_one_is_named(tmp_path: Path, name):
     with pytest.raises(MarkerError, match=r"expected 'file\.py::function' or 'package\.module:function'"):
         find_kernel(name, Place(tmp_path, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_jit_alone"),
+    [
+        ("@triton.jit\ndef kernel(x): ...\nkernel[1](x)\n", True),
+        ("@jit(debug=True)\ndef kernel(x): ...\n", True),
+        ("@autotune(configs)\n@jit(debug=True)\ndef kernel(x): ...\n", False),
+        ("@tuners[0]\ndef kernel(x): ...\n", False),
+        ("@triton.jit\ndef kernel(x): ...\nkernel = tuned(kernel)\n", False),
+        ("from other import kernel\n", False),
+        ("", False),
+    ],
+)
+def test_triton_jit_alone_decides_a_launch_where_it_stands_at_the_only_definition(tmp_path, text, is_jit_alone):
+    write_files(tmp_path, {"k.py": text})
+    assert find_kernel("k.py::kernel", Place(tmp_path, tmp_path)).is_jit_alone == is_jit_alone
