@@ -1,16 +1,17 @@
-"""``acf list``, ``acf show``, ``acf check`` and ``acf doctor``: what the store holds, and what this machine has."""
+"""``acf list``, ``show``, ``check``, ``report``, ``diff`` and ``textconv``: read the store."""
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.cli.locate import named_options, open_store
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq import rooms
+from pytest_compileiq.cli.locate import named_options, open_store, store_root
+from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.spelling import quantity
+from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pytest_compileiq.reduction import Attribution
     from pytest_compileiq.samples import SampleTable
     from pytest_compileiq.store.store import Store
+
+_COLUMNS = ("name", "target", "outcome", "against the baseline, 95 % interval", "device")
+_LEAST_NAMES = 500  # from here on, another process pays
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,41 +36,66 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     show.set_defaults(verb=_show)
     check = verbs.add_parser("check")
     check.set_defaults(verb=_check)
-    doctor = verbs.add_parser("doctor")
-    doctor.set_defaults(verb=_doctor)
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    from pytest_compileiq.cli.doctor import examine, of_the_project
-    from pytest_compileiq.model import Target
-
-    store, findings = open_store(options), examine()
-    lines = Counter(Target(target).line for name in store.names() for target in store.targets(name))
-    section = ""
-    for finding in (*of_the_project(lines, findings), *findings):
-        if finding.section != section:
-            section = finding.section
-            say(f"{section}:")
-        say(f"  {finding.name:<34} {finding.found or 'no'}")
-        if finding.remedy:
-            say(f"  {'':<34} → {finding.remedy}")
-    return 0
+    report = verbs.add_parser("report")
+    report.add_argument("file", type=Path, metavar="FILE")
+    report.set_defaults(verb=_report)
+    diff = verbs.add_parser(
+        "diff",
+        description="Summarise artifact changes between two commits, from git objects alone. Exits with 0, "
+        "changes or none, and with 2 for a wrong call.",
+    )
+    diff.add_argument(
+        "span",
+        nargs="?",
+        metavar="BASE[..HEAD]",
+        help="two commits, or one and the work tree (default: from the merge base with main or master)",
+    )
+    diff.add_argument("--format", choices=("terminal", "markdown", "json"), default="terminal")
+    diff.set_defaults(verb=_diff)
+    textconv = verbs.add_parser("textconv")
+    textconv.add_argument("file", type=Path, metavar="FILE")
+    textconv.set_defaults(verb=_textconv)
 
 
 def _list(options: argparse.Namespace) -> int:
-    from pytest_compileiq.cli.listing import COLUMNS, list_artifacts
     from pytest_compileiq.report.artifact import table_lines
+    from pytest_compileiq.system.cpu import spread
 
     store = open_store(options)
-    listing = list_artifacts(store)
-    if not listing.rows and not listing.broken:
+    parts = spread(lambda names: _rows(store, names), store.names(), least=_LEAST_NAMES)
+    rows, broken = [row for part, _ in parts for row in part], [problem for _, part in parts for problem in part]
+    if not rows and not broken:
         say(f"{store.root} holds no artifacts; make one with pytest --tune")
         return 0
-    if listing.rows:
-        say(*table_lines(COLUMNS, listing.rows))
-    for problem in listing.broken:
+    if rows:
+        say(*table_lines(_COLUMNS, rows))
+    for problem in broken:
         complain(problem)
-    return 1 if listing.broken else 0
+    return 1 if broken else 0
+
+
+def _rows(store: Store, names: Sequence[str]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """A row for each artifact, and why others cannot be read."""
+    from pytest_compileiq.report.claims import brief_text, results_of
+
+    rows: list[tuple[str, ...]] = []
+    broken = []
+    for name in names:
+        try:
+            targets = store.targets(name)
+        except StoreError as error:
+            broken.append(str(error))
+            continue
+        for target in targets:
+            try:
+                artifact = store.read(name, target)
+            except StoreError as error:
+                broken.append(str(error))
+                continue
+            results = results_of(artifact.claims)
+            device = results[0].device if results else ""
+            rows.append((name, target, artifact.outcome, brief_text(results), device))
+    return rows, broken
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -142,3 +171,47 @@ def _recompute(path: Path, attribution: Attribution) -> None:
         recompute_attribution(attribution)
     except StoreError as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def _report(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.committed import report_of_store
+    from pytest_compileiq.report.html.page import write_html
+
+    store = open_store(options)
+    report = report_of_store(store)
+    write_html(report, store, options.file, title="Compiler controls as committed")
+    count = quantity(len(report.items), "artifact")
+    say(f"{options.file}: {count}, as committed; pytest --acf-html writes what a run found")
+    return 1 if report.store_problems or any(item.failed for item in report.items) else 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.change import change_json, terminal_lines
+    from pytest_compileiq.report.markdown import markdown_text
+    from pytest_compileiq.review.compare import review
+    from pytest_compileiq.store.store import Store
+
+    store = Store(store_root(options))
+    result = review(store, options.span)
+    past = rooms.past(store.root.parent)
+    changes = result.changes if past is None else past.with_history(result.changes, store)
+    parts = result.base, result.head, changes, result.strays
+    if options.format == "terminal":
+        say(*terminal_lines(*parts))
+    else:
+        text = change_json(*parts) if options.format == "json" else markdown_text(*parts)
+        say(*text.split("\n"))
+    return 0
+
+
+def _textconv(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.textconv import text_lines
+    from pytest_compileiq.store.metadata import MAX_SAMPLES_BYTES
+
+    try:
+        data = read_regular(options.file, MAX_SAMPLES_BYTES, follow=True)
+    except Unfit as why:
+        raise UserError(f"{options.file} {why}") from why
+    for line in text_lines(options.file.name, data):
+        say(line)
+    return 0

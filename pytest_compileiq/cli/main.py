@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_compileiq import __version__, rooms
-from pytest_compileiq.cli import (
-    cache,
-    diff,
-    expect,
-    imports,
-    inspect,
-    lifecycle,
-    project,
-    report,
-    ship,
-)
+from pytest_compileiq.cli import begin, inspect, maintain, ship
 from pytest_compileiq.errors import CompileIQError, fault_of
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless
@@ -108,7 +98,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     parser.set_defaults(verb=None)
     verbs = parser.add_subparsers(dest="verb_name", prog="acf", metavar="VERB", help=argparse.SUPPRESS)
-    for family in (inspect, diff, project, report, ship, imports, expect, lifecycle, cache):
+    for family in (begin, inspect, ship, maintain):
         family.add_verbs(verbs)
     for verb in rooms.verbs():
         if verb in arguments:

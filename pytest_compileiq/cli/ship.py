@@ -1,4 +1,4 @@
-"""``acf flags``, ``acf export`` and ``acf verify-binary``: what takes an artifact into production."""
+"""``acf flags``, ``export``, ``verify-binary`` and ``expect``: take artifacts into production."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_compileiq.cli.locate import named_options, open_store
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.system.files import write_output
-from pytest_compileiq.system.printing import complain, say
+from pytest_compileiq.system.printing import complain, json_text, say
 
 REFUSED = 3
 
@@ -58,6 +58,18 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="with --triton-cache: files written under ACF_COUNTS by the processes that filled it",
     )  # fmt: skip
     verify.set_defaults(verb=_verify)
+
+    expect = verbs.add_parser(
+        "expect",
+        description="Judge the counts of several processes together: exit with 0 where every expected artifact was "
+        "applied in one of them, with 1 where one never was, and with 2 where the counts cannot be read.",
+    )
+    expect.add_argument("counts", nargs="+", type=Path, metavar="COUNTS", help="files written under ACF_COUNTS")
+    which = expect.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="expect every shipped artifact (default)")
+    which.add_argument("--name", action="append", default=[], help="expect this artifact (repeatable)")
+    expect.add_argument("--format", choices=("terminal", "json"), default="terminal")
+    expect.set_defaults(verb=_expect)
 
 
 def _add_on_stale(parser: argparse.ArgumentParser, what: str) -> None:
@@ -131,3 +143,30 @@ def _verify(options: argparse.Namespace) -> int:
     for line in lines:
         say(f"{line.verdict.name.lower().replace('_', ' ')}: {line.message}")
     return verdict(lines).value
+
+
+def _expect(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.artifact import table_lines
+    from pytest_compileiq.ship.acf_runtime import unmet
+    from pytest_compileiq.ship.usage import headline, read_counts, together
+
+    report = together(counts for path in options.counts for counts in read_counts(path)).as_dict()
+    missing = unmet(report, ",".join(options.name) or "all")
+    if options.format == "json":
+        say(*json_text({**report, "never_applied": missing}).splitlines())
+    else:
+        if report["artifacts"]:
+            rows = [
+                (
+                    name if counts["shipped"] else f"{name} (not shipped)",
+                    str(counts["looked_for"]),
+                    str(counts["applied"]),
+                    str(counts["looked_for"] - counts["applied"]),
+                )
+                for name, counts in report["artifacts"].items()
+            ]
+            say(*table_lines(("artifact", "looked for", "applied", "refused"), rows))
+        say(headline(report, ()))
+    for sentence in missing:
+        complain(sentence)
+    return 1 if missing else 0

@@ -1,12 +1,14 @@
-"""``acf import``: other people's ACFs as a pack of candidates, which a search tries first and proves or rejects."""
+"""``acf init``, ``doctor`` and ``import``: set up a project, check its machine, take other people's controls."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.cli.locate import acf_dir, configures_pytest, open_store
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import Unfit, read_regular
@@ -15,11 +17,20 @@ from pytest_compileiq.system.printing import complain, json_text, say
 if TYPE_CHECKING:
     from pytest_compileiq.store.candidates import Imported
 
-_COLUMNS = ("file", "kernel", "engine", "their search saw")
-
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``import`` to the ``acf`` command."""
+    """Add the verbs to the ``acf`` command."""
+    init = verbs.add_parser(
+        "init",
+        description="Looks for C, C++, CUDA and Triton sources, and writes a benchmark of one function; in an empty "
+        "directory one of a kernel of its own. Runs no code of the project, and replaces no file.",
+    )
+    init.add_argument("--function", metavar="NAME", help="the function of the benchmark: NAME or FILE::NAME")
+    init.add_argument(
+        "--like", type=Path, metavar="BUILD", help="the compile_commands.json of the build, or its directory"
+    )
+    init.set_defaults(verb=_init)
+    verbs.add_parser("doctor").set_defaults(verb=_doctor)
     verb = verbs.add_parser(
         "import",
         description="Write a directory of candidates for pytest --tune --tune-from=DIR, which proves or rejects each. "
@@ -32,6 +43,35 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--ptx", type=Path, metavar="FILE", help="only the kernel of this PTX of a store")
     verb.add_argument("--format", choices=("terminal", "json"), default="terminal")
     verb.set_defaults(verb=_import)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from pytest_compileiq.cli.init import TEXTCONV, look_and_write, set_up
+
+    here = Path.cwd()
+    with_ini = not configures_pytest(here)
+    lines = list(look_and_write(here, options.function, options.like))
+    for file in set_up(here, acf_dir(here) or "acf", with_ini=with_ini):
+        say(f"{file.path.relative_to(here)}: {file.what}")
+    say(*lines, "", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from pytest_compileiq.cli.doctor import examine, of_the_project
+    from pytest_compileiq.model import Target
+
+    store, findings = open_store(options), examine()
+    lines = Counter(Target(target).line for name in store.names() for target in store.targets(name))
+    section = ""
+    for finding in (*of_the_project(lines, findings), *findings):
+        if finding.section != section:
+            section = finding.section
+            say(f"{section}:")
+        say(f"  {finding.name:<34} {finding.found or 'no'}")
+        if finding.remedy:
+            say(f"  {'':<34} → {finding.remedy}")
+    return 0
 
 
 def _import(options: argparse.Namespace) -> int:
@@ -50,7 +90,11 @@ def _import(options: argparse.Namespace) -> int:
         listed = [{"filename": acf.filename, "bytes": len(acf.data), **acf.source} for acf in found.acfs]
         say(*json_text({"schema": 1, "candidates": listed, "left_out": [*found.unusable]}).splitlines())
         return 0
-    say(*table_lines(_COLUMNS, [_row(acf) for acf in found.acfs]), "", *_next(found.acfs, options.to))
+    say(
+        *table_lines(("file", "kernel", "engine", "their search saw"), [_row(acf) for acf in found.acfs]),
+        "",
+        *_next(found.acfs, options.to),
+    )
     return 0
 
 
