@@ -51,7 +51,11 @@ def error_in_half_ulps(array: NDArray[Any], reference: NDArray[Any]) -> float:
     Below half an ulp a result cannot be told from the correctly rounded one. Infinite where one alone is no number.
     """
     wide, exact = _wide(array), _wide(reference)
-    half = _spacing(array.dtype, _magnitude(exact)) / 2
+    half = np.longdouble(1) / 2
+    if array.dtype.kind in "fc":
+        limits = np.finfo(array.dtype)
+        largest = np.minimum(_magnitude(exact), limits.max).astype(limits.dtype)
+        half = np.spacing(largest).astype(np.longdouble) / 2
     return max(1.0, float(_distances(wide, exact).max(initial=0.0) / half))
 
 
@@ -59,8 +63,7 @@ def bytes_differ(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]
     """For each element of two arrays of one shape and type, flat: whether their bytes differ, as of NaNs and zeros."""
     shape = before.size, before.itemsize
     bits = [np.frombuffer(array.tobytes(), np.uint8).reshape(shape) for array in (before, after)]
-    differ: NDArray[np.bool_] = (bits[0] != bits[1]).any(axis=1)
-    return differ
+    return np.asarray((bits[0] != bits[1]).any(axis=1))
 
 
 def _unlike(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]:
@@ -89,19 +92,11 @@ def _magnitude(wide: NDArray[Any]) -> Any:
 
 def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     if "c" in (one.dtype.kind, other.dtype.kind):  # each part is a number or none by itself
-        parts: NDArray[Any] = np.hypot(_distances(one.real, other.real), _distances(one.imag, other.imag))
-        return parts
+        return np.asarray(np.hypot(_distances(one.real, other.real), _distances(one.imag, other.imag)))
     with np.errstate(invalid="ignore", over="ignore"):
         distances = np.abs(one - other)
     alike = (one == other) | (np.isnan(one) & np.isnan(other))
     return np.where(alike, 0.0, np.where(np.isnan(distances), np.inf, distances))
-
-
-def _spacing(dtype: np.dtype[Any], magnitude: Any) -> Any:
-    if dtype.kind not in "fc":
-        return np.longdouble(1)
-    limits = np.finfo(dtype)
-    return np.spacing(np.minimum(magnitude, limits.max).astype(limits.dtype)).astype(np.longdouble)
 
 
 def _ulps(before: Any, after: Any) -> int:
@@ -114,7 +109,7 @@ def _ulps(before: Any, after: Any) -> int:
     if kind != "f":
         return 0
     if math.isnan(before) or math.isnan(after):
-        return 0 if math.isnan(before) and math.isnan(after) else _MOST_ULPS
+        return 0 if math.isnan(before) == math.isnan(after) else _MOST_ULPS
     return min(abs(_place(before) - _place(after)), _MOST_ULPS)
 
 

@@ -30,10 +30,11 @@ class Classed:
     def of(cls, controls: Iterable[tuple[str, ControlClass | None]]) -> Classed:
         """``controls`` with their classes; None is the test's own."""
         listed = sorted(controls, key=lambda control: control[0])
-        return cls(
-            {wanted: options for wanted in CONTROL_CLASSES if (options := _of_class(listed, wanted))},
-            tuple(control for control, own in listed if own is None),
-        )
+
+        def having(wanted: ControlClass | None) -> tuple[str, ...]:
+            return tuple(control for control, own in listed if own == wanted)
+
+        return cls({each: options for each in CONTROL_CLASSES if (options := having(each))}, having(None))
 
     @property
     def own(self) -> tuple[ControlClass, ...]:
@@ -46,23 +47,14 @@ def in_order(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
     return tuple(sorted(set(classes), key=CONTROL_CLASSES.index))
 
 
-def effective_class(own: ControlClass, licences: Sequence[Licence]) -> ControlClass:
-    """The widest of a control's own class and of what ``licences`` allow: never narrower than its own."""
-    return in_order((own, *(licence.allows for licence in licences)))[-1]
-
-
 def effective_classes(own: Iterable[ControlClass], licences: Sequence[Licence]) -> tuple[ControlClass, ...]:
-    """The effective classes of controls that have the classes ``own``, narrowest first; none where there are none."""
-    return in_order(effective_class(each, licences) for each in own)
+    """The classes ``own`` of controls, each widened to what ``licences`` allow, narrowest first."""
+    return in_order(in_order((each, *(licence.allows for licence in licences)))[-1] for each in own)
 
 
 def beyond_value_safe(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
     """Those of ``classes`` that a reviewer has to know of, narrowest first."""
     return tuple(each for each in in_order(classes) if each != "value-safe")
-
-
-def _of_class(controls: Iterable[tuple[str, ControlClass | None]], wanted: ControlClass) -> tuple[str, ...]:
-    return tuple(control for control, own in controls if own == wanted)
 
 
 def promises_bits(classes_used: Iterable[ControlClass], licences: Collection[Licence]) -> bool:
@@ -75,7 +67,7 @@ def promises_bits(classes_used: Iterable[ControlClass], licences: Collection[Lic
 
 
 def each_once(licences: Iterable[Licence]) -> tuple[Licence, ...]:
-    """``licences``, of those that allow the same and are taken away by the same the first, with its place."""
+    """``licences`` without duplicates (same class and remedy); the first place is kept."""
     first: dict[tuple[str, ControlClass, str], Licence] = {}
     for licence in licences:
         first.setdefault((licence.name, licence.allows, licence.remedy), licence)
@@ -83,5 +75,5 @@ def each_once(licences: Iterable[Licence]) -> tuple[Licence, ...]:
 
 
 def widest(licences: Iterable[Licence], most: int) -> tuple[Licence, ...]:
-    """At most so many of ``licences``, those that allow most first."""
+    """At most ``most`` of ``licences``, the widest first."""
     return tuple(sorted(licences, key=lambda licence: CONTROL_CLASSES.index(licence.allows), reverse=True)[:most])

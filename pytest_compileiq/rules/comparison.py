@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 class Analysis(Struct, frozen=True):
     """One way of comparing: by logarithms, or where ``scale`` is given by differences in units of it.
 
-    Attributes:
-        scale: a magnitude of the baseline, in the metric's unit; None where the values are positive.
+    ``scale`` is a magnitude of the baseline, in the metric's unit; None where the values are positive.
     """
 
     scale: float | None = None
 
     def axis(self, values: Floats, direction: Direction) -> Floats:
-        """``values`` where differences are taken, signed so that lower is better."""
+        """Where differences of ``values`` are taken, signed so that lower is better."""
         import numpy as np  # heavy, and not needed to read a claim
 
         sign = 1.0 if direction == "minimize" else -1.0
@@ -58,6 +57,8 @@ class Analysis(Struct, frozen=True):
 
 
 BY_RATIO = Analysis()
+ERROR = 0.05  # of all intervals of a table together
+_TOLERANCE = 1e-6
 _ALL_BUT_ZERO = 1e-9  # of the other arm's magnitude
 _LOG_DOWN_TO = 1e-3  # of the baseline's magnitude
 _LARGEST_STEP = 60.0  # its exponential is 1e26
@@ -66,8 +67,7 @@ _LARGEST_STEP = 60.0  # its exponential is 1e26
 def magnitude(baseline: Floats, tuned: Floats) -> float:
     """The scale of differences: the mean of |value| over the baseline, or the tuned arm's where that is all but zero.
 
-    Args:
-        baseline, tuned: values in the metric's unit; NaN are left out.
+    Values are in the metric's unit; NaN are left out.
     """
     import numpy as np
 
@@ -121,17 +121,10 @@ class SearchAxis(Struct, frozen=True):
         return _LOG_DOWN_TO - _LOG_DOWN_TO * math.expm1(min(math.log(_LOG_DOWN_TO) - step, _LARGEST_STEP)) - 1
 
 
-ERROR = 0.05  # of all intervals of a table together
-_TOLERANCE = 1e-6
-
-
 def effect(losses: Sequence[float], comparisons: int) -> Interval:
-    """The mean loss with an interval that holds simultaneously with those of ``comparisons`` in all.
+    """The mean of one loss a process, with an interval that holds simultaneously with ``comparisons`` in all.
 
     Bonferroni's inequality, whatever they have in common (Dunn, J. American Statistical Association 56, 1961).
-
-    Args:
-        losses: one for each process, shape (P,).
     """
     import numpy as np  # heavy, and exact tables do without
 

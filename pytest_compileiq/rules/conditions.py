@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median, median_low
 
 from pytest_compileiq.claim import Claim, ConditionsTable
-from pytest_compileiq.samples import ClockReading, Conditions, SampleRow
+from pytest_compileiq.samples import ARMS, Conditions, SampleRow
 
 SHORT_CALL_S = 10e-6
 POWER_CAP = "software power cap"
@@ -14,8 +14,9 @@ _WORTH_TELLING = 1.1
 
 
 def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], call_s: float) -> ConditionsTable:
-    """Those of all blocks together, for a claim on ``rows`` whose shorter arm takes ``call_s`` seconds."""
+    """The conditions of all blocks together, for a claim on ``rows`` whose shorter arm takes ``call_s`` seconds."""
     first = taken[0]
+    mhz = {arm: [row.clocks.sm_mhz for row in rows if row.arm == arm and row.clocks] for arm in ARMS}
     ratios = [conditions.eager_ratio for conditions in taken if conditions.eager_ratio is not None]
     settled = [conditions.settled for conditions in taken if conditions.settled is not None]
     clocks = [row.clocks for row in rows if row.clocks is not None]
@@ -29,22 +30,22 @@ def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], ca
         locked_mhz=first.locked_mhz,
         warm_up_s=max(conditions.warm_up_s for conditions in taken),
         settled=all(settled) if settled else None,
-        baseline_mhz=_median(reading.sm_mhz for reading in _of_arm(rows, "baseline")),
-        tuned_mhz=_median(reading.sm_mhz for reading in _of_arm(rows, "tuned")),
+        baseline_mhz=_median(mhz["baseline"]),
+        tuned_mhz=_median(mhz["tuned"]),
         memory_mhz=_median(reading.memory_mhz for reading in clocks),
         held_by=tuple(sorted({reason for reading in clocks for reason in reading.reasons})),
     )
 
 
 def told_of(claim: Claim) -> list[str]:
-    """What a reader of a claim has to know of how it was measured, in sentences; nothing for most claims."""
+    """What a reader of a claim must know of how it was measured, in sentences; nothing for most claims."""
     if not (claim.conditions and claim.baseline and claim.tuned):
         return []
     return told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
 
 
 def told(conditions: ConditionsTable, call_s: float) -> list[str]:
-    """As ``told_of``, for a claim under ``conditions`` whose shorter arm takes ``call_s`` seconds."""
+    """As ``told_of``, of a claim whose shorter arm takes ``call_s`` seconds."""
     sentences = []
     if conditions.eager_ratio is not None and conditions.eager_ratio >= _WORTH_TELLING:
         sentences.append(
@@ -62,10 +63,6 @@ def told(conditions: ConditionsTable, call_s: float) -> list[str]:
         at = ", ".join(f"{arm} at {mhz} MHz" for arm, mhz in arms.items() if mhz is not None)
         sentences.append(f"the power limit held the clocks{at and ': '}{at}")
     return sentences
-
-
-def _of_arm(rows: Iterable[SampleRow], arm: str) -> list[ClockReading]:
-    return [row.clocks for row in rows if row.arm == arm and row.clocks is not None]
 
 
 def _median(clocks_mhz: Iterable[int | None]) -> int | None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue, Lesson
-from pytest_compileiq.rules.claims import direction_of
+from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.space import OFF, Space
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact
-    from pytest_compileiq.claim import Claim
 
 Knobs = Mapping[str, KnobValue]
 MOST_TRIED = 3  # points that a search tries as they were taught: what misleads costs these, and a draw or two
@@ -38,12 +37,7 @@ def knobs_that_bring(artifact: Artifact, metric: str) -> Knobs:
 
 def _gains(artifact: Artifact, metric: str) -> bool:
     own = [claim for claim in artifact.claims if claim.objective == metric]
-    return any(_is_better(claim) if claim.kind == "exact" else claim.kind == "gain" for claim in own)
-
-
-def _is_better(claim: Claim) -> bool:
-    step = (claim.tuned_value or 0) - (claim.baseline_value or 0)
-    return step < 0 if direction_of(claim) == "minimize" else step > 0
+    return any(standing(claim) == "gained" if claim.kind == "exact" else claim.kind == "gain" for claim in own)
 
 
 def weighed(taught: Mapping[tuple[str, str], Knobs], name: str) -> dict[tuple[str, str], float]:

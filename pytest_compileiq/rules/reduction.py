@@ -44,47 +44,30 @@ def ddmin(
         stays: items that are in every set, and are not tried.
         expect: told which sets are asked about next.
     """
-    waiting = [tuple(chunk) for chunk in chunks if chunk]
-    while True:
-        waiting = _left(waiting, holds, stays, expect)
-        if all(len(chunk) == 1 for chunk in waiting):
-            return list(chain.from_iterable(waiting))
-        waiting = [half for chunk in waiting for half in _halves(chunk)]
-
-
-def _left(
-    chunks: list[tuple[Item, ...]],
-    holds: Callable[[frozenset[Item]], bool],
-    stays: frozenset[Item],
-    expect: Callable[[Sequence[frozenset[Item]]], None],
-) -> list[tuple[Item, ...]]:
-    """The chunks of which none can be left out, each tried in turn until all that are left have failed."""
-    kept = list(chunks)
+    kept = [tuple(chunk) for chunk in chunks if chunk]
 
     def without(place: int) -> frozenset[Item]:
         return stays.union(*kept[:place], *kept[place + 1 :])
 
-    expect([without(place) for place in range(len(kept))])
-    place = failed = 0
-    while failed < len(kept):
-        place %= len(kept)
-        rest = without(place)
-        if holds(rest):
-            del kept[place]
-            failed = 0
-        else:
-            place += 1
-            failed += 1
-    return kept
-
-
-def _halves(chunk: tuple[Item, ...]) -> list[tuple[Item, ...]]:
-    middle = (len(chunk) + 1) // 2
-    return [half for half in (chunk[:middle], chunk[middle:]) if half]
+    while True:
+        expect([without(place) for place in range(len(kept))])
+        place = failed = 0
+        while failed < len(kept):  # each is tried in turn until all that are left have failed
+            place %= len(kept)
+            if holds(without(place)):
+                del kept[place]
+                failed = 0
+            else:
+                place += 1
+                failed += 1
+        if all(len(chunk) == 1 for chunk in kept):
+            return list(chain.from_iterable(kept))
+        middles = [(chunk, (len(chunk) + 1) // 2) for chunk in kept]
+        kept = [half for chunk, at in middles for half in (chunk[:at], chunk[at:]) if half]
 
 
 def ridge_gains(present: Floats, scores: Floats) -> Floats:
-    """Effect of each control by the candidates of a search, as far as these can tell: log-ratios, positive is better.
+    """Estimate each control's effect from the candidates of a search: log-ratios, positive is better.
 
     Ridge regression with a penalty of one observation: a search has hardly more candidates than controls (Hoerl and
     Kennard, Technometrics 12, 1970).
@@ -94,10 +77,8 @@ def ridge_gains(present: Floats, scores: Floats) -> Floats:
         scores: of the candidates, log-ratios, lower is better; shape (candidates,).
     """
     centred = present - present.mean(axis=0)
-    gains: Floats = np.linalg.solve(
-        centred.T @ centred + np.eye(present.shape[1]), centred.T @ (scores.mean() - scores)
-    )
-    return gains
+    penalised = centred.T @ centred + np.eye(present.shape[1])
+    return np.asarray(np.linalg.solve(penalised, centred.T @ (scores.mean() - scores)))
 
 
 def loss_budget(gain: float) -> float:
@@ -125,8 +106,7 @@ def paired_losses(rows: Sequence[SampleRow], direction: Direction) -> Floats:
     Raises:
         StoreError: the rows are not a complete design.
     """
-    losses: Floats = -gather(rows, direction).by_process
-    return losses
+    return np.asarray(-gather(rows, direction).by_process)
 
 
 def losses_beside(full: Sequence[SampleRow], smaller: Sequence[SampleRow], direction: Direction) -> Floats:
@@ -143,9 +123,8 @@ def losses_beside(full: Sequence[SampleRow], smaller: Sequence[SampleRow], direc
     """
     analysis = BY_RATIO
     if not all_positive([*full, *smaller]):
-        values = {arm: np.array([row.value for row in full if row.arm == arm]) for arm in ("baseline", "tuned")}
-        analysis = Analysis(magnitude(values["baseline"], values["tuned"]))
+        arms = (np.array([row.value for row in full if row.arm == arm]) for arm in ("baseline", "tuned"))
+        analysis = Analysis(magnitude(*arms))
     of_full, of_smaller = (gather(rows, direction, analysis).by_quad for rows in (full, smaller))
     kept = np.isfinite(of_full).any(axis=1) & np.isfinite(of_smaller).any(axis=1)
-    losses: Floats = np.nanmean(of_full[kept], axis=1) - np.nanmean(of_smaller[kept], axis=1)
-    return losses
+    return np.asarray(np.nanmean(of_full[kept], axis=1) - np.nanmean(of_smaller[kept], axis=1))

@@ -19,7 +19,10 @@ def why_hard_to_hold(claim: Claim) -> str | None:
     if claim.kind != "gain" or claim.devices or claim.test is None or claim.speedup is None:
         return None
     analysis = Analysis(claim.scale)
-    deviation = _deviation(claim, analysis)
+    processes = claim.test.second or claim.test.processes
+    low, high = analysis.step(claim.speedup_low or 0.0), analysis.step(claim.speedup_high or 0.0)
+    # Between processes, by the claim's 95 % interval.
+    deviation = (high - low) / 2 * math.sqrt(processes) / -float(stdtrit(processes - 1, 0.025))
     gain = analysis.step(claim.speedup)
     room = gain - max(gain / 2, analysis.step_of_share(REPLAY_FLOOR))
     power = _power(room, deviation)
@@ -37,14 +40,6 @@ def why_hard_to_hold(claim: Claim) -> str | None:
             f"by about 0.5% a day; min_speedup={1 + SMALL:g} claims no gain so small"
         )
     return None
-
-
-def _deviation(claim: Claim, analysis: Analysis) -> float:
-    """Between processes, of the step, by the claim's 95 % interval."""
-    assert claim.test is not None and claim.speedup_low is not None and claim.speedup_high is not None
-    processes = claim.test.second or claim.test.processes
-    reach = (analysis.step(claim.speedup_high) - analysis.step(claim.speedup_low)) / 2
-    return reach * math.sqrt(processes) / -float(stdtrit(processes - 1, 0.025))
 
 
 def _power(room: float, deviation: float) -> float:

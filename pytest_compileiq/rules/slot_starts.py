@@ -19,7 +19,7 @@ work and some do not, those that do decide. Of a process the fastest call of a k
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ _LEAST_CALL_S = 2e-6  # of the baseline, for a pause
 _CLIP = -1.0, 2.0
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(NamedTuple):
     """A gain that is not there in single calls, in words; ``sure`` when more processes would not bring it back."""
 
     reason: str
@@ -46,7 +45,12 @@ def why_not_the_work(evidence: Evidence, speedup: float) -> Lost | None:
     """Why ``speedup`` is no gain of work that each call does; None where nothing says so, or nothing can."""
     if speedup < LEAST_GAIN or evidence.analysis.scale is not None or not evidence.starts:
         return None
-    return _content_lost(evidence) or _pause_lost(evidence) or _bare(evidence, speedup)
+    if lost := _content_lost(evidence) or _pause_lost(evidence):
+        return lost
+    if "bare" not in evidence.starts or speedup <= MOST_BARE_GAIN:
+        return None
+    remedy = "give acf.measure outputs=[…], check= or reset="
+    return Lost(f"a gain of {speedup:.1f}x, above {MOST_BARE_GAIN:g}x, requires checked calls: {remedy}", sure=False)
 
 
 def _content_lost(evidence: Evidence) -> Lost | None:
@@ -78,16 +82,6 @@ def _pause_lost(evidence: Evidence) -> Lost | None:
     )
 
 
-def _bare(evidence: Evidence, speedup: float) -> Lost | None:
-    if "bare" not in evidence.starts or speedup <= MOST_BARE_GAIN:
-        return None
-    return Lost(
-        f"a gain of {speedup:.1f}x, above {MOST_BARE_GAIN:g}x, requires checked calls: give acf.measure "
-        "outputs=[…], check= or reset=",
-        sure=False,
-    )
-
-
 def _lost(test: str, losses: Floats, shown: str, remedy: str) -> Lost | None:
     losses = np.clip(losses[np.isfinite(losses)], *_CLIP)
     if not losses.size or not losses.mean() >= MOST_LOSS:
@@ -99,8 +93,7 @@ def _lost(test: str, losses: Floats, shown: str, remedy: str) -> Lost | None:
 
 
 def _log_gain(seconds: Floats) -> Floats:
-    gains: Floats = np.log(seconds[:, 0] / seconds[:, 1])
-    return gains
+    return np.asarray(np.log(seconds[:, 0] / seconds[:, 1]))
 
 
 def _times(log_gains: Floats) -> str:

@@ -43,19 +43,18 @@ def t_quantile(degrees: float, tail: float) -> float:
 
 
 def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
-    """Welch's t-test on slots centred per process, one-sided for tuned < baseline.
+    """Welch's t-test on slots centred per process, one-sided for tuned < baseline (Welch, Biometrika 34, 1947).
 
-    Welch, "The generalization of Student's problem", Biometrika 34 (1947). Taking out P process means costs P − 1
+    Taking out P process means costs P − 1
     degrees of freedom beyond the arms' own two, half of them in either arm: each arm's variance is its sum of squares
     over n − 1 − (P − 1)/2, and Satterthwaite's degrees use these divisors.
 
     Args:
         baseline, tuned: logs, shape (P, Q, 2); NaN slots are dropped.
     """
-    means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
-    a, b = _flat(baseline - means), _flat(tuned - means)
+    a, b, processes = _centred(baseline, tuned)
     # Of n_a + n_b values, P means and the difference of the arms are fitted; each arm bears half of the loss.
-    lost = (np.isfinite(means).sum() - 1) / 2
+    lost = (processes - 1) / 2
     free_a, free_b = a.size - 1 - lost, b.size - 1 - lost
     if min(free_a, free_b) < 1:
         return TTest(0.0, 1.0, 1.0)
@@ -70,13 +69,12 @@ def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
 
 
 def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Interval:
-    """Cohen's d of the centred logs with Hedges' correction, positive when tuned is faster.
+    """Cohen's d of the centred logs, positive when tuned is faster.
 
-    Hedges, "Distribution theory for Glass's estimator of effect size", J. Educational Statistics 6 (1981); the interval
-    is the large-sample normal one (Hedges & Olkin 1985, section 5.E).
+    With Hedges' correction (J. Educational Statistics 6, 1981); the interval is the large-sample normal one (Hedges and
+    Olkin, Statistical Methods for Meta-Analysis, 1985, section 5.E).
     """
-    means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
-    a, b = _flat(baseline - means), _flat(tuned - means)
+    a, b, _ = _centred(baseline, tuned)
     free = a.size + b.size - 2
     pooled = (((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()) / max(free, 1)
     difference = float(a.mean() - b.mean())
@@ -89,14 +87,18 @@ def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Inter
     return Interval(d, d - reach, d + reach)
 
 
+def _centred(baseline: Floats, tuned: Floats) -> tuple[Floats, Floats, int]:
+    """The slots of both arms less the mean of their process, flat, and the number of processes that have one."""
+    means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
+    return _flat(baseline - means), _flat(tuned - means), int(np.isfinite(means).sum())
+
+
 def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int]:
     """One-sided randomisation test that the mean of ``differences`` (one per quad, baseline − tuned) is positive.
 
     Fisher, The Design of Experiments (1935), section 21. Up to 14 quads, all sign patterns are enumerated; beyond that,
-    ``flips`` random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero).
-
-    Returns:
-        The p-value and the number of patterns.
+    ``flips`` random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero). Returns
+    the p-value and the number of patterns.
     """
     values = _flat(differences)
     # A pattern's sum reaches the observed one where the quads that it flips do not add up to more than rounding.
@@ -115,11 +117,7 @@ def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int
 
 
 def paired_interval(differences: Floats, tail: float) -> Interval:
-    """Student's interval of the mean of one difference per process, each bound one-sided at ``tail``.
-
-    Args:
-        differences: shape (P,), process means of baseline − tuned.
-    """
+    """Student's interval of the mean of ``differences``, one per process (P,), each bound one-sided at ``tail``."""
     count, mean = differences.size, float(differences.mean())
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
@@ -146,9 +144,6 @@ def stratified_interval(groups: Sequence[Floats], tail: float) -> Interval:
     Each group has a variance of its own. The error is of their sum, with Satterthwaite's degrees of freedom
     (Biometrics Bulletin 2, 1946): pooled, one noisy group among quiet ones would be called sure twice as often as it
     may be.
-
-    Args:
-        groups: differences, shape (P,) each.
     """
     mean, error, degrees = _stratified(groups)
     reach = t_quantile(degrees, tail) * error if error else 0.0

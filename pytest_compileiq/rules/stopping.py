@@ -32,8 +32,7 @@ _MEDIAN = math.sqrt(math.pi / 2)  # the standard error of a median of many for o
 class Stepping(Struct, frozen=True):
     """How a search takes the step from the baseline to a candidate in one metric: lower is better.
 
-    Attributes:
-        axis: what places the values of a score; None where the step is a log-ratio, of times.
+    ``axis`` places the values of a score; None where the step is a log-ratio, of times.
     """
 
     metric: str
@@ -104,25 +103,23 @@ def why_unjudged(
     *,
     at_the_end: bool,
 ) -> str | None:
-    """Why the search says nothing about its controls, or None when it may go on, or may be settled.
+    """Why the search says nothing about its controls; None where it may go on, or may be settled.
 
     A void candidate was never measured: it changes functions that the test does not look at. Where nearly all are void,
     the few others say nothing about what these controls can do.
 
     Args:
         measured: candidates that were measured, each machine code once.
-        valid: evaluations with scores, those that only repeated a known machine code included.
-        invalid: kind of failure → how many candidates failed so.
-        first_reason: kind of failure → why the first of them failed.
+        valid: evaluations with scores, repeated machine code included.
+        invalid, first_reason: kind of failure → number of candidates, and the reason of the first.
         remedy: what to do about void candidates.
         at_the_end: the budget is spent, so that small numbers have to do.
     """
     tried = measured + sum(invalid.values())
     void = invalid.get(NEIGHBOUR, 0)
     if void and void >= NEARLY_ALL * tried and (at_the_end or tried >= (FEW if void == tried else FEWEST)):
-        return (
-            f"{void} of {tried} candidates were not measured, since their controls {first_reason[NEIGHBOUR]}: {remedy}"
-        )
+        why = first_reason[NEIGHBOUR]
+        return f"{void} of {tried} candidates were not measured, since their controls {why}: {remedy}"
     if valid or not (at_the_end or tried >= NONE_OF):
         return None
     reasons = invalid_text(invalid, first_reason) or "the engine proposed none"
@@ -135,31 +132,21 @@ def invalid_text(invalid: Mapping[str, int], first_reason: Mapping[str, str]) ->
 
 
 def unread_knobs(offered: Collection[str], read: Collection[str], taken: Collection[str] | None) -> tuple[str, ...]:
-    """The parameters that bodies were offered, that none of them read, and that the toolchain does not take; sorted.
+    """The parameters that bodies were ``offered``, none ``read``, and the toolchain does not take; sorted.
 
-    Args:
-        offered: knobs of the candidates whose bodies have run; those that begin with ``-`` are the compiler's.
-        read: what the bodies read of ``acf.params``.
-        taken: what the toolchain takes itself; None when it does not say, so that nothing is known.
+    Where the toolchain does not say what it takes (None), nothing is known.
     """
-    if taken is None:
-        return ()
-    return tuple(sorted(knob for knob in offered if not knob.startswith("-") and knob not in {*read, *taken}))
+    known = offered if taken is None else {*read, *taken}
+    return tuple(sorted(knob for knob in offered if knob not in known and not knob.startswith("-")))
 
 
 def unread_text(knobs: Sequence[str], read: Collection[str] = ()) -> str:
-    """The sentence for parameters that nothing reads.
-
-    Args:
-        knobs: their names.
-        read: what the bodies read of ``acf.params``; a name among it that is no knob may be a misspelt one.
-    """
+    """The sentence for parameters ``knobs`` that nothing reads; a name that is ``read`` instead may be misspelt."""
     names = ", ".join(map(repr, knobs))
-    is_one = len(knobs) == 1
+    what, was, them = ("knob", "was", "it") if len(knobs) == 1 else ("knobs", "were", "them")
     misspelt = [f"{other!r} for {knob!r}" for knob in knobs if (other := nearest(knob, set(read)))]
     instead = f" (it reads {', '.join(misspelt)}?)" if misspelt else ""
     return (
-        f"{'knob' if is_one else 'knobs'} {names} {'was' if is_one else 'were'} never read, neither by the test's body "
-        f"(acf.params){instead} nor by the toolchain: read {'it' if is_one else 'them'} there, or take "
-        f"{'it' if is_one else 'them'} out of space="
+        f"{what} {names} {was} never read, neither by the test's body (acf.params){instead} nor by the toolchain: "
+        f"read {them} there, or take {them} out of space="
     )

@@ -28,8 +28,8 @@ class Foreseen:
     """What an engine foresees; all falls are of its best score, a log-ratio.
 
     Attributes:
-        rate: the fall per unit of spending that it expects now.
-        before: the fall that it has foreseen so far.
+        rate: the expected fall per unit of spending.
+        before: the fall foreseen so far.
         came: the fall that came in that time.
     """
 
@@ -96,14 +96,7 @@ def _fall_of_late(course: Course) -> float:
 
 
 def closing_s(
-    *,
-    blocks: float,
-    block_s: float,
-    starts: float,
-    start_s: float,
-    share: float,
-    search_s: float,
-    least_s: float,
+    *, blocks: float, block_s: float, starts: float, start_s: float, share: float, search_s: float, least_s: float
 ) -> float:
     """What it is estimated to take to prove the best of a search, in seconds.
 

@@ -61,13 +61,9 @@ def limits_text(low: float, high: float, scale: float | None, words: Words = BET
 def scope_text(
     devices: int, another: tuple[float, float] | None, scale: float | None = None, words: Words = BETTER_WORSE
 ) -> str:
-    """Which devices a gain speaks for: ``on these 3 devices``, or for a fleet and what another one would show.
+    """Which devices a gain speaks for: ``on these 3 devices``, or for a fleet with the prediction of another one.
 
-    Empty for one device.
-
-    Args:
-        devices: how many it was measured on.
-        another: the prediction interval of another one, as gains; None where they are too few for one.
+    Empty for one device. ``another`` is the prediction interval as gains, None where the devices are too few.
     """
     if devices < 2:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.model import CONTROL_CLASSES, Licence
-from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_class, effective_classes, in_order
+from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes, in_order
 
 CONTRACTS = Licence("contraction", "contraction", "-march=x86-64-v3", "-ffp-contract=off")
 FAST = Licence("fast maths", "relaxed-maths", "-ffast-math", "without it")
@@ -25,7 +25,7 @@ def test_classes_are_told_once_and_narrowest_first():
     ],
 )
 def test_a_licence_widens_the_class_of_every_control(own, licences, effective):
-    assert effective_class(own, licences) == effective
+    assert effective_classes((own,), licences) == (effective,)
 
 
 def test_what_is_widened_to_the_same_class_is_told_once():
