@@ -36,7 +36,8 @@ Setting = TypeVar("Setting")
 
 
 def seed_of_coins(given: int | None) -> int:
-    """The given seed, or a fresh one: an order that favours one arm must not be the same order in every run."""
+    """The given seed, or a fresh one."""
+    # An order that favours one arm must not be the same order in every run.
     return randbits(32) if given is None else given
 
 
@@ -66,10 +67,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line and the ini file say, checked.
+    """The command line and the ini file, checked.
 
-    Attributes:
-        where: the Ray cluster that workers live on, as ``--tune-on`` says it; None for this machine alone.
+    ``where`` is the Ray cluster of the workers, as in ``--tune-on``; None for this machine alone.
     """
 
     tune: bool
@@ -127,12 +127,9 @@ def parse_budget(
 
 @dataclass(frozen=True)
 class NamedOptions:
-    """The entries of ``acf_options``: a whole option, or the beginning of one up to its ``=``.
+    """The ``acf_options`` that maintainers let into controls files: an option, or the beginning of one up to its ``=``.
 
-    Attributes:
-        entries: as they are written.
-        where: the section and the file that set them, or would, for messages.
-        as_list: whether a value is written as a list of TOML there.
+    ``where`` names the section and the file that set them, or would; ``as_list``: a value is a list of TOML there.
     """
 
     entries: tuple[str, ...] = ()
@@ -149,25 +146,19 @@ class NamedOptions:
 
     def line_for(self, *options: str) -> str:
         """The line of settings that lets ``options`` in, with what is let in already."""
-        entries = list(dict.fromkeys([*self.entries, *map(_entry_for, options)]))
+        parts = [option.rpartition("=") for option in options]
+        new = (
+            f"{name}=" if equals and _VALUE.fullmatch(value) else name + equals + value for name, equals, value in parts
+        )
+        entries = list(dict.fromkeys([*self.entries, *new]))
         return f"{OPTIONS_KEY} = {json.dumps(entries) if self.as_list else shlex.join(entries)}"
 
 
-def _entry_for(option: str) -> str:
-    beginning, equals, value = option.rpartition("=")
-    return beginning + equals if equals and _VALUE.fullmatch(value) else option
-
-
-def why_no_entry(entry: str) -> str | None:
-    """Why ``entry`` cannot stand in ``acf_options``, or None."""
-    if _ENTRY.fullmatch(entry):
+def why_no_entries(entries: Sequence[str]) -> str | None:
+    """Why one of ``entries`` cannot stand in ``acf_options``, or None."""
+    if (entry := next((entry for entry in entries if not _ENTRY.fullmatch(entry)), None)) is None:
         return None
     return (
         f"{entry!r} is neither an option nor the beginning of one: expected letters, digits and _.,+=- behind a -, "
         "as in -fno-tree-ter or -ftree-parallelize-loops="
     )
-
-
-def why_no_entries(entries: Sequence[str]) -> str | None:
-    """The first reason of ``why_no_entry``."""
-    return next(filter(None, map(why_no_entry, entries)), None)

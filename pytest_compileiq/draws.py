@@ -1,7 +1,8 @@
 """Ready inputs for a test's body, drawn from ``acf.rng``: ``x = draws.normal(acf.rng, (64, 64), "float32")``.
 
 The search and the proof see one draw, and the stress of a winner sees others: what is drawn here is then the wider, the
-more of a kernel it reaches. Every function takes a shape and a floating-point type, ``float32`` unless told.
+more of a kernel it reaches. Every function takes a shape and a floating-point type, ``float32`` unless told, and raises
+``BodyError`` where ``rng`` is no generator or ``dtype`` is not float16, float32 or float64.
 """
 
 from __future__ import annotations
@@ -20,11 +21,7 @@ _TYPES = ("float16", "float32", "float64")
 
 
 def normal(rng: np.random.Generator, shape: Shape, dtype: DTypeLike = "float32") -> NDArray[Any]:
-    """Standard normal values.
-
-    Raises:
-        BodyError: ``rng`` is no generator, or ``dtype`` is not float16, float32 or float64.
-    """
+    """Standard normal values."""
     kind = _checked("normal", rng, dtype)
     return rng.standard_normal(shape).astype(kind)
 
@@ -33,9 +30,6 @@ def wide(rng: np.random.Generator, shape: Shape, dtype: DTypeLike = "float32") -
     """Values of both signs whose exponents are spread evenly over half of the type's range.
 
     A product of two of them neither overflows nor becomes denormal; a sum loses all but the largest.
-
-    Raises:
-        BodyError: as ``normal``.
     """
     import numpy as np
 
@@ -46,11 +40,7 @@ def wide(rng: np.random.Generator, shape: Shape, dtype: DTypeLike = "float32") -
 
 
 def denormal(rng: np.random.Generator, shape: Shape, dtype: DTypeLike = "float32") -> NDArray[Any]:
-    """Denormal values of both signs: what code that flushes to zero takes for zero.
-
-    Raises:
-        BodyError: as ``normal``.
-    """
+    """Denormal values of both signs: what code that flushes to zero takes for zero."""
     import numpy as np
 
     kind = _checked("denormal", rng, dtype)
@@ -65,7 +55,7 @@ def special(
     """Standard normal values, of which ``share`` are replaced by NaN, both infinities and both zeros, equally often.
 
     Raises:
-        BodyError: as ``normal``, or ``share`` is not from 0 to 1.
+        BodyError: ``share`` is not from 0 to 1.
     """
     import numpy as np
 
@@ -96,8 +86,8 @@ def small_integers(
         largest: the largest magnitude.
 
     Raises:
-        BodyError: as ``normal``; a count is not a positive whole number; or a sum may reach 2 to the type's number of
-            significant bits, beyond which it would be rounded.
+        BodyError: a count is not a positive whole number, or a sum may reach 2 to the type's number of significant
+            bits, beyond which it would be rounded.
     """
     import numpy as np
 
@@ -115,11 +105,6 @@ def small_integers(
 
 
 def _checked(function: str, rng: object, dtype: DTypeLike) -> np.dtype[Any]:
-    """The type to draw.
-
-    Raises:
-        BodyError: as ``normal``.
-    """
     import numpy as np
 
     if not isinstance(rng, np.random.Generator):

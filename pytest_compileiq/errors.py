@@ -1,32 +1,5 @@
 """Every error this package raises on purpose; anything else that escapes is a bug of ours.
 
-::
-
-    CompileIQError
-    ├── UserError                what the user wrote is not usable
-    │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
-    │   └── BodyError            the test body used the ``acf`` fixture against its contract
-    │       ├── CannotMeasure    … or handed ``measure`` a call that no clock can time
-    │       └── NoParameter      … or read a knob that this arm does not have (a KeyError too)
-    ├── EnvironmentFault         this machine lacks something: a compiler, an extra
-    │   ├── NotAsked             … or git does not answer, which says nothing of what it holds
-    │   ├── NoDevice             … or a device that runs what was built
-    │   └── NoWorker             … or what a worker needs to get ready
-    ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
-    │   ├── SchemaTooNew         written by a later version of this package
-    │   └── ClaimMismatch        the committed samples do not give the committed claim
-    ├── CacheMismatch            the build cache has something else than a rebuild of the same inputs makes
-    ├── BuildError               the compiler refused, crashed or did not finish
-    ├── TuneFailed               a benchmark cannot be tuned, or its tuning came to nothing that may be written
-    │   ├── NotReproducible      its baseline is not the same in another place
-    │   ├── NotInjected          its controls do not reach the compiler
-    │   ├── NothingJudged        its search measured nothing, or nothing but the baseline
-    │   └── Unprovable           its baseline fails, or others disturb every measurement
-    ├── EvaluationFailed         one candidate gave no result; the search goes on
-    ├── OutputMismatch           the arms' outputs differ (an AssertionError too)
-    ├── OffReference             … or one is off its reference (an AssertionError too)
-    └── Signal                   what one part tells only its caller; none of these leaves the package
-
 Messages are one sentence: the file, the value, and the command or edit that mends it.
 """
 
@@ -69,7 +42,7 @@ class EnvironmentFault(CompileIQError):
 
 
 class NotAsked(EnvironmentFault):
-    """git could not be asked, so that nothing is known of what is there; the message is git's own, with its remedy."""
+    """git could not be asked, so that nothing is known of its content; the message is git's own, with its remedy."""
 
 
 class NoDevice(EnvironmentFault):
@@ -77,12 +50,7 @@ class NoDevice(EnvironmentFault):
 
 
 class NoWorker(EnvironmentFault):
-    """No worker process gets ready to measure a test: it could not start, collect the test, or set its fixtures up.
-
-    Attributes:
-        message: what the worker said of it, or how it ended.
-        remedy: what to do.
-    """
+    """No worker process gets ready to measure a test: it could not start, collect the test, or set its fixtures up."""
 
     def __init__(self, said: str) -> None:
         self.message = f"no worker process gets ready to measure it, which says nothing about any controls: {said}"
@@ -96,9 +64,7 @@ class NoWorker(EnvironmentFault):
 class StoreError(CompileIQError):
     """A file under ``acf/`` is missing, corrupt, oversized, a link, or claims what it must not.
 
-    Attributes:
-        what: is wrong.
-        mend: what to do about it; "" where ``what`` says it, or where that depends on who reads the file.
+    ``mend`` is the remedy; "" where ``what`` says it, or where that depends on who reads the file.
     """
 
     def __init__(self, what: str, mend: str = "") -> None:
@@ -134,6 +100,14 @@ class BuildError(CompileIQError):
 
 LARGER_FILES = "raise the limit on the size of a file, ulimit -f unlimited"
 WRITABLE = "mount it writable, or run the same in a copy of the project that is"
+_SPACE = "free some space, or name another directory in TMPDIR"
+_REMEDIES = {
+    errno.EFBIG: LARGER_FILES,
+    errno.EROFS: WRITABLE,
+    errno.ENAMETOOLONG: "move the project to a shorter path",
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+}
 
 
 def fault_of(error: OSError) -> str:
@@ -141,15 +115,8 @@ def fault_of(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return f"too many files are open{where}: raise the limit, ulimit -n 4096"
-    if error.errno == errno.EFBIG:
-        return f"{error.strerror}{where}: {LARGER_FILES}"
-    if error.errno == errno.EROFS:
-        return f"{error.strerror}{where}: {WRITABLE}"
-    if error.errno == errno.ENAMETOOLONG:
-        return f"{error.strerror}{where}: move the project to a shorter path"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{error.strerror}{where}: free some space, or name another directory in TMPDIR"
-    return f"{error.strerror or error}{where}"
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{error.strerror or error}{where}" + (f": {remedy}" if remedy else "")
 
 
 class TuneFailed(CompileIQError):
@@ -157,7 +124,7 @@ class TuneFailed(CompileIQError):
 
 
 class Signal(CompileIQError):
-    """What one part tells its caller, and nobody else."""
+    """A message from one part to its caller; none leaves the package."""
 
 
 def install(extra: str) -> str:

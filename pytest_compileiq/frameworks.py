@@ -2,7 +2,8 @@
 
 Nothing is imported from any framework. Each function names the release whose sources it was written from, and returns
 an empty fragment for the baseline, whose options are ``()``. The frameworks pass flags on as text, which ninja, a shell
-or nvcc splits at blanks, so an option that such splitting would break is refused.
+or nvcc splits at blanks, so an option with a character that one of them would split at or change raises
+``EnvironmentFault``.
 
 The options of ``Ptxas`` and ``Triton`` are for ptxas, those of ``Nvcc`` for nvcc; each function says which it takes.
 """
@@ -23,11 +24,7 @@ _SPLIT_BY_SOMEONE = re.compile(r"""[\s,;&|<>(){}\[\]*?!#$'"\\`]""")
 def triton_options(options: Sequence[str]) -> dict[str, str]:
     """Keywords of a launch, ``kernel[grid](…, **triton_options(acf.options))``. Read from Triton 3.9.
 
-    Args:
-        options: for ptxas.
-
-    Raises:
-        EnvironmentFault: an option holds a character that a framework would split at or change.
+    The options are for ptxas.
     """
     return {"ptx_options": " ".join(_whole(options))} if options else {}
 
@@ -40,7 +37,6 @@ def helion_options(options: Sequence[str]) -> dict[str, str]:
 
     Raises:
         BodyError: there is an option other than the ACF.
-        EnvironmentFault: the ACF's path holds a character that a framework would split at or change.
     """
     if other := next((option for option in options if not option.startswith(_ACF)), None):
         raise BodyError(f"Helion takes an ACF alone, and {other!r} is another option: leave space= at its default")
@@ -50,11 +46,7 @@ def helion_options(options: Sequence[str]) -> dict[str, str]:
 def cute_options(options: Sequence[str]) -> str:
     """A fragment of the string that ``cute.compile(…, options=…)`` takes. Read from the CuTe DSL 4.8.1.
 
-    Args:
-        options: for ptxas.
-
-    Raises:
-        EnvironmentFault: an option holds a character that a framework would split at or change.
+    The options are for ptxas.
     """
     return f"--ptxas-options '{' '.join(_whole(options))}'" if options else ""
 
@@ -62,11 +54,7 @@ def cute_options(options: Sequence[str]) -> str:
 def torch_extension_flags(options: Sequence[str]) -> list[str]:
     """Flags for ``extra_cuda_cflags`` of ``torch.utils.cpp_extension.load`` and ``load_inline``. Read from PyTorch 2.
 
-    Args:
-        options: for nvcc.
-
-    Raises:
-        EnvironmentFault: an option holds a character that a framework would split at or change.
+    The options are for nvcc.
     """
     return list(_whole(options))
 
@@ -78,9 +66,6 @@ def flashinfer_environment(options: Sequence[str], environment: Mapping[str, str
         options: for nvcc; they follow the flags that ``environment`` already has.
         environment: the variables to start from, e.g. ``os.environ``.
         cache: a directory in which every arm has its own workspace.
-
-    Raises:
-        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     flags = _appended(environment, "FLASHINFER_EXTRA_CUDAFLAGS", options)
     return {**environment, **flags, "FLASHINFER_WORKSPACE_BASE": _of_this_arm(cache, options)}
@@ -93,9 +78,6 @@ def inductor_environment(options: Sequence[str], environment: Mapping[str, str],
         options: for ptxas; they follow the options that ``environment`` already has.
         environment: the variables to start from, e.g. ``os.environ``.
         cache: a directory in which every arm has its own compile caches.
-
-    Raises:
-        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     flags = _appended(environment, "PTXAS_OPTIONS", options)
     home = _of_this_arm(cache, options)

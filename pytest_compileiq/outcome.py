@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
+
 from pytest_compileiq.model import Arm, Direction
 
 REPORT_SCHEMA = 1
@@ -68,13 +70,11 @@ class Result:
     """One claim as a person reads it.
 
     Attributes:
-        standing: ``gained``, ``level`` or ``worse`` against the baseline.
         words: the result, to be read after the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
-        evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
+        evidence: ``measured now`` or the statistics on record; empty for an exact metric.
         speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric, and for one that may be zero or
             negative, of which there are no ratios.
-        scope: the devices that it speaks for, in words, which ``words`` end with; empty where that is one.
-        devices: their names; none where it is one.
+        scope, devices: the devices that it speaks for, in words, which ``words`` end with, and by name; empty of one.
     """
 
     device: str
@@ -99,8 +99,7 @@ class Result:
 class Check:
     """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result.
 
-    The check ``build`` is there where a build is ``cached``, and says when it was made, and where it is ``not kept``,
-    and says why.
+    The check ``build`` is ``cached``, with the time of the build, or ``not kept``, and why.
     """
 
     name: str
@@ -147,17 +146,17 @@ class ItemReport:
     """One tuned test in one run.
 
     Attributes:
-        message: what was found, in a sentence.
+        message: the finding, in a sentence.
         remedy: the command or edit that mends it, when something is wrong.
-        workload, speedup, speedup_low, speedup_high: the leading result's: measured now, else as committed.
-        evidence: what these stand on: ``measured now``, or the statistics on record; of an exact metric its values.
+        workload, speedup, speedup_low, speedup_high, evidence: the leading result's: measured now, else as committed;
+            the evidence of an exact metric is its values.
         failed: whether the verdict fails the test under the settings of the run.
         moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
         results: every claim in words; the leading one first, then what is worse.
-        built, measured: what a normal run built, and the times that it took of that.
-        proof: of the artifact that was replayed, the digest by which it is known again; empty where none was read.
-        ends: what ended that artifact, where the verdict is that it no longer holds.
+        built, measured: the builds of a normal run, and their times.
+        proof: the digest by which the replayed artifact is known again; empty where none was read.
+        ends: the causes that ended that artifact, where it no longer holds.
     """
 
     nodeid: str
@@ -195,28 +194,12 @@ class ItemReport:
 
     def to_json(self) -> str:
         """One line of JSON, for a test report to carry between processes."""
-        return json.dumps(self.as_dict())
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in the report."""
-        return asdict(self)
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ItemReport:
         """The inverse of ``to_json``."""
-        content = json.loads(text)
-        content["verdict"] = Verdict(content["verdict"])
-        content["checks"] = tuple(Check(**check) for check in content["checks"])
-        content["results"] = tuple(
-            Result(**{**result, "devices": tuple(result.get("devices", ()))}) for result in content["results"]
-        )
-        content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
-        content["built"] = Built(**content["built"]) if content["built"] else None
-        content["measured"] = tuple(
-            Measured(**{**measured, "verdict": Verdict(measured["verdict"])}) for measured in content["measured"]
-        )
-        texts = {key: tuple(content[key]) for key in ("notes", "wrote", "ends")}
-        return cls(**{**content, **texts})
+        return msgspec.convert(json.loads(text), cls)
 
 
 @dataclass(frozen=True)
@@ -225,8 +208,8 @@ class Circumstances:
 
     Attributes:
         date: its end, UTC: ``2026-11-23T05:15:00Z``.
-        commit: what was checked out; None where git does not know.
-        machine: the operating system's kernel and the processor's microcode: what changes times and no machine code.
+        commit: None where git does not know.
+        machine: the operating system's kernel and the processor's microcode, which change times and no machine code.
     """
 
     date: str
@@ -242,11 +225,11 @@ class NightRow:
     """How far one benchmark has come in a night.
 
     Attributes:
-        weight: of the benchmark's log-time in what the night makes small.
-        best: the search's best score, unproven: a log-ratio of at most 0, or what ``shift`` stands for.
+        weight: of the benchmark's log-time in the night's objective.
+        best: the search's best score, unproven: a log-ratio of at most 0, or ``shift``.
         shift: of a score without ratios, the difference as a share of the baseline's magnitude; None otherwise.
-        share: of the night's whole budget, that it has taken in all runs of the night.
-        why: why it stands where it does, once it does not go on.
+        share: of the night's whole budget, taken in all runs of the night.
+        why: the reason of its standing, once it does not go on.
     """
 
     nodeid: str
@@ -265,10 +248,10 @@ class NightReport:
     """A night: one budget over many benchmarks.
 
     Attributes:
-        unit: of ``total``, ``spent`` and ``reserved``: ``s`` or ``evaluations``.
+        unit: of ``total``, ``spent`` and ``reserved``.
         spent: earlier runs of the same night included.
-        reserved: what the proofs that are still to come are estimated to need.
-        doing: what happens now, or how it ended.
+        reserved: the estimate for the proofs still to come.
+        doing: the step under way, or how the night ended.
     """
 
     unit: Literal["s", "evaluations"]
@@ -281,10 +264,7 @@ class NightReport:
 
 @dataclass
 class RunReport:
-    """All tuned tests of a run, the problems of the store, and the artifacts that no test claimed.
-
-    ``night`` is that of ``--tune-total``; None otherwise.
-    """
+    """All tuned tests of a run, the problems of the store, the artifacts that no test claimed, and the night if any."""
 
     items: list[ItemReport] = field(default_factory=list)
     store_problems: list[str] = field(default_factory=list)
@@ -294,11 +274,6 @@ class RunReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The versioned JSON report."""
-        return {
-            "schema": REPORT_SCHEMA,
-            "run": asdict(self.run) if self.run else None,
-            "items": [item.as_dict() for item in sorted(self.items, key=lambda item: item.nodeid)],
-            "store_problems": self.store_problems,
-            "orphans": self.orphans,
-            "night": asdict(self.night) if self.night else None,
-        }
+        content = asdict(self)
+        items = sorted(content.pop("items"), key=lambda item: item["nodeid"])
+        return {"schema": REPORT_SCHEMA, "run": content.pop("run"), "items": items, **content}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.config import NamedOptions, why_no_entry
+from pytest_compileiq.config import NamedOptions, why_no_entries
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
@@ -118,7 +118,7 @@ def test_the_line_keeps_what_is_named_and_is_written_as_its_file_is() -> None:
     "entry", ["", "-", "--", "fno-dce", "-f dce", "-f/x", "@x", "-f|sh", "-fé", "-f" + "x" * 300, "-fdce\n"]
 )
 def test_an_entry_that_is_no_option_is_refused(entry: str) -> None:
-    assert why_no_entry(entry) is not None
+    assert why_no_entries([entry]) is not None
 
 
 def test_a_range_that_no_option_takes_ends_with_a_number_that_is_too_long() -> None:
