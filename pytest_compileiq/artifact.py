@@ -61,7 +61,7 @@ class Controls(Table):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many controls there are, at least and at most: a parameter or macro may have the baseline's value."""
+        """The least and the largest number of controls: a parameter or macro may have the baseline's value."""
         acf = int(self.kind == "blob")
         options = [name for name in self.knobs if name.startswith("-") and not name.startswith("-D")]
         return len(options) + acf, len(self.knobs) + acf
@@ -122,17 +122,6 @@ class CodeTable(Table):
     def proven_as(self) -> str:
         """The digest that the code was first recorded by, which a new format of digests leaves as it is."""
         return self.first or self.sha256
-
-    @classmethod
-    def replacing(cls, before: CodeTable | None, code: CodeDigest) -> CodeTable:
-        """The record of ``code``, in the place of ``before``."""
-        first = before.proven_as if before and code.is_recorded_as(before.sha256) else code.sha256
-        return cls(
-            sha256=code.sha256,
-            metrics=dict(code.metrics),
-            symbol=code.symbol,
-            first=None if first == code.sha256 else first,
-        )
 
 
 class CodePair(Table):
@@ -236,7 +225,7 @@ class Artifact(Table):
 
     @property
     def unreduced(self) -> int:
-        """How many controls it holds as they were found; 0 where one is all, or what does nothing was left out."""
+        """The number of controls as they were found; 0 where it is one, or they were reduced."""
         if self.controls is None or self.outcome != "tuned" or self.reduction is not None:
             return 0
         _, count = self.controls.counts
@@ -281,10 +270,11 @@ class Artifact(Table):
             return f"[reduction] says that {self.reduction.after} controls stay, and there are {most}"
         if self.attribution is None:
             return None
-        held = frozenset(self.controls.knobs)
-        if foreign := self.attribution.names_besides(held, has_acf=self.controls.kind == "blob"):
-            return f"[attribution] is about {foreign[0]:.200}, which the controls do not hold"
-        return None
+        named = {name for entry in self.attribution.without for name in entry.knobs}
+        foreign = sorted(named.difference(self.controls.knobs))
+        if self.controls.kind != "blob" and any(entry.acf for entry in self.attribution.without):
+            foreign.append("an ACF")
+        return f"[attribution] is about {foreign[0]:.200}, which the controls do not hold" if foreign else None
 
 
 Code = Mapping[str, CodePair]
@@ -294,18 +284,23 @@ def stored_code(
     baseline: BuildResult, tuned: BuildResult | None, before: Code = MappingProxyType({})
 ) -> dict[str, CodePair]:
     """The ``[code]`` tables of two builds, in the place of those ``before``."""
+
+    def table(before: CodeTable | None, code: CodeDigest) -> CodeTable:
+        first = before.proven_as if before and code.is_recorded_as(before.sha256) else code.sha256
+        kept = None if first == code.sha256 else first
+        return CodeTable(sha256=code.sha256, metrics=dict(code.metrics), symbol=code.symbol, first=kept)
+
     tables = {}
     for entry, code in sorted(baseline.code.items()):
         other, pair = tuned.code.get(entry) if tuned else None, before.get(entry)
         tables[entry] = CodePair(
-            baseline=CodeTable.replacing(pair.baseline if pair else None, code),
-            tuned=CodeTable.replacing(pair.tuned if pair else None, other) if other else None,
+            baseline=table(pair.baseline if pair else None, code),
+            tuned=table(pair.tuned if pair else None, other) if other else None,
         )
     return tables
 
 
 def is_same_code(one: Code, other: Code) -> bool:
     """Whether two records are of the same machine code."""
-    return {entry: pair.proven_as for entry, pair in one.items()} == {
-        entry: pair.proven_as for entry, pair in other.items()
-    }
+    first, second = ({entry: pair.proven_as for entry, pair in code.items()} for code in (one, other))
+    return first == second

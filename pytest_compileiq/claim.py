@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -281,32 +280,26 @@ class Claim(Table):
             raise ValueError(f"a claim of kind {self.kind!r} needs {', '.join(missing)}")
         if surplus := [key for key in foreign if getattr(self, key) is not None]:
             raise ValueError(f"a claim of kind {self.kind!r} has no {', '.join(surplus)}")
-        if self.kind == "exact" and tail_of(self.objective)[0] in TIMED_OBJECTIVES:
+        is_timed = tail_of(self.objective)[0] in TIMED_OBJECTIVES
+        if self.kind == "exact" and is_timed:
             raise ValueError(f"{self.objective} is measured, and never claimed exactly")
-        if self.scale is not None and (self.kind == "exact" or tail_of(self.objective)[0] in TIMED_OBJECTIVES):
+        if self.scale is not None and (self.kind == "exact" or is_timed):
             raise ValueError(f"a claim of kind {self.kind!r} on {self.objective} has no scale")
         if self.kind == "exact" and self.devices:
             raise ValueError("a claim of kind 'exact' names no devices: it has no samples of theirs")
-        if problem := problem_of_devices(self.devices, self.fleet, is_ratio=self.scale is None):
-            raise ValueError(problem)
         return self
 
-
-def problem_of_devices(devices: Sequence[ClaimedDevice], fleet: FleetTable | None, *, is_ratio: bool) -> str | None:
-    """What is wrong with the devices that a claim names.
-
-    Args:
-        is_ratio: whether its gains are ratios, which are above 0.
-    """
-    units = [device.unit for device in devices]
-    if len(units) == 1:
-        return "a claim names its devices where there are several, and it names one"
-    if units != sorted(set(units)):
-        return "the devices of a claim are sorted by name, and each is there once"
-    if (fleet is not None) != (len(units) >= FLEET):
-        return f"a claim is one for a fleet, and says how its devices differ, from {FLEET} of them on"
-    gains = [gain for each in devices for gain in (each.speedup, each.speedup_low, each.speedup_high)]
-    gains += [fleet.another_low, fleet.another_high] if fleet else []
-    if is_ratio and min(gains, default=1) <= 0:
-        return "the gain on one of the devices of a claim is a ratio, and not above 0"
-    return None
+    @model_validator(mode="after")
+    def _of_devices(self) -> Claim:
+        units, fleet = list(self.units), self.fleet
+        if len(units) == 1:
+            raise ValueError("a claim names its devices where there are several, and it names one")
+        if units != sorted(set(units)):
+            raise ValueError("the devices of a claim are sorted by name, and each is there once")
+        if (fleet is not None) != (len(units) >= FLEET):
+            raise ValueError(f"a claim is one for a fleet, and says how its devices differ, from {FLEET} of them on")
+        gains = [gain for each in self.devices for gain in (each.speedup, each.speedup_low, each.speedup_high)]
+        gains += [fleet.another_low, fleet.another_high] if fleet else []
+        if self.scale is None and min(gains, default=1) <= 0:
+            raise ValueError("the gain on one of the devices of a claim is a ratio, and not above 0")
+        return self

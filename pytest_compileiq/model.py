@@ -1,7 +1,4 @@
-"""The values that travel between the parts: what a compiler is told, what it made, what was measured.
-
-Frozen dataclasses; nothing here touches a file or a clock. What is claimed and lies on disk is in ``artifact``.
-"""
+"""The values that travel between the parts: controls, compilers, builds and objectives; those on disk: ``artifact``."""
 
 from __future__ import annotations
 
@@ -69,9 +66,6 @@ def digest_of_code(entries: Mapping[str, str]) -> str:
     return sha256_hex("\n".join(f"{entry}\0{entries[entry]}" for entry in sorted(entries)).encode())
 
 
-# ── what a compiler is told ──────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class Candidate:
     """One set of controls under evaluation: named knobs, an opaque blob, or both."""
@@ -83,19 +77,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one artifact of this repository teaches a search of another kernel, or of the same one elsewhere.
+    """Seed candidates from an artifact of another kernel, or of the same one elsewhere."""
 
-    Attributes:
-        artifact: its name and target, as in ``lz4/x86-64-v3-gcc12``.
-        digest: SHA-256 of the artifact's metadata.
-        knobs: a point of the space here.
-        weight: how much its kernel is like the one here, above 0 and at most 1.
-    """
-
-    artifact: str
-    digest: str
-    knobs: Knobs
-    weight: float
+    artifact: str  # name and target, as in lz4/x86-64-v3-gcc12
+    digest: str  # SHA-256 of its metadata
+    knobs: Knobs  # a point of the space here
+    weight: float  # the likeness of its kernel to the one here, above 0 and at most 1
 
 
 @dataclass(frozen=True)
@@ -120,23 +107,16 @@ class ControlsFile:
 
 @dataclass(frozen=True)
 class Licence:
-    """What the baseline or the source already lets a compiler change, so that bits may differ under any control.
+    """A change that the baseline or the source already allows a compiler, so that bits may differ under any control."""
 
-    Attributes:
-        name: of the licence: ``contraction``, ``libm folding``, ``simd reduction``, ``fast maths``.
-        allows: the class that a control may have in effect because of it.
-        where: the flag, or the file and line, that gives it.
-        remedy: what takes it away: ``-ffp-contract=off`` in the toolchain's flags.
-    """
-
-    name: str
-    allows: ControlClass
-    where: str
-    remedy: str
+    name: str  # contraction, libm folding, simd reduction, fast maths
+    allows: ControlClass  # that any control then has in effect
+    where: str  # the flag, or the file and line, that gives it
+    remedy: str  # -ffp-contract=off in the toolchain's flags
 
 
 class Target(str):
-    """What an artifact is for, ``ARCHITECTURE-COMPILERLINE``: ``x86-64-v3-gcc12``, ``sm_90a.sm_100a-nvcc13.3``."""
+    """Architectures and compiler line of an artifact: ``x86-64-v3-gcc12``, ``sm_90a.sm_100a-nvcc13.3``."""
 
     __slots__ = ()
 
@@ -174,7 +154,7 @@ class Objective:
 
     @property
     def measured(self) -> str:
-        """What is taken: the metric without its tail, and without the entry functions that it is of."""
+        """The metric without its tail and without its entry functions."""
         return tail_of(self.metric)[0]
 
     @property
@@ -184,7 +164,7 @@ class Objective:
 
     @property
     def is_score(self) -> bool:
-        """Whether it is a number of the body's own, which may be zero or negative: no time, no energy, no count."""
+        """Whether it is a number of the body's own, which may be zero or negative."""
         return self.measured not in TIMED_OBJECTIVES | EXACT_OBJECTIVES
 
     @property
@@ -194,13 +174,13 @@ class Objective:
 
 
 def of_entries(metric: str) -> tuple[str, str | None]:
-    """``registers``, and the pattern of the entry functions that it is of: None for those of the whole build."""
+    """``registers``, and the pattern of its entry functions; None for the whole build."""
     measured, of, pattern = metric.partition(" of ")
     return measured, pattern if of else None
 
 
 def tail_of(metric: str) -> tuple[str, float]:
-    """What is measured for ``metric``, and which quantile of a slot's samples is its value: the median or a tail."""
+    """The measured metric, and the quantile of a slot's samples that is its value: the median or a tail."""
     measured, _, tail = of_entries(metric)[0].partition("@")
     return measured, TAILS.get(tail, 0.5)
 
@@ -226,7 +206,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a gain has to be, and what another workload may lose."""
+    """The least gain, and the largest loss of another workload."""
 
     alpha: float = 0.01
     min_speedup: float = 1.005
@@ -234,17 +214,11 @@ class Thresholds:
     max_regression: float = 0.01
 
 
-# ── who makes it, and out of what ────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class Compiler:
-    """Which compiler, and for what.
+    """Which compiler, with the resolved baseline command, paths relative to rootdir.
 
-    Attributes:
-        command: the resolved baseline command, paths relative to rootdir.
-        architecture_from: who chose the architecture: the test's own text, this machine (``-march=native``), or the
-            compiler's default where neither says.
+    ``architecture_from``: the test's own text, this machine (``-march=native``), or the compiler's default.
     """
 
     name: str
@@ -255,7 +229,7 @@ class Compiler:
 
     @property
     def compiles(self) -> bool:
-        """Whether there is machine code at all; else ``build`` names packages, and ``command`` the defaults."""
+        """Whether there is machine code; else ``build`` names packages, and ``command`` the defaults."""
         return self.name != PARAMS
 
 
@@ -264,7 +238,7 @@ class Fingerprint:
     """Digests of everything a result depends on.
 
     ``sources`` maps rootdir-relative paths to content digests. ``parts`` tell what changed in the benchmark, and decide
-    nothing. ``values`` are of what the test is given; empty of what has none. ``environment``: name → value.
+    nothing. ``values`` are of the test's inputs. ``environment``: name → value.
     """
 
     benchmark: str
@@ -275,24 +249,14 @@ class Fingerprint:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-# ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class CodeDigest:
-    """The machine code of one entry function.
-
-    Attributes:
-        sha256: its digest.
-        metrics: its exact metrics (counts, bytes).
-        symbol: its name in the file, where the build calls it otherwise.
-        former: the digests that earlier versions of this tool made of the same code: a record of one still holds.
-    """
+    """The machine code of one entry function."""
 
     sha256: str
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    symbol: str | None = None
-    former: tuple[str, ...] = field(default=(), compare=False)
+    metrics: Mapping[str, int] = field(default_factory=dict)  # exact ones: counts, bytes
+    symbol: str | None = None  # its name in the file, where the build calls it otherwise
+    former: tuple[str, ...] = field(default=(), compare=False)  # by earlier versions of this tool: still valid
 
     def is_recorded_as(self, sha256: str) -> bool:
         """Whether ``sha256`` is the digest of this code, by this version or an earlier one."""
@@ -301,23 +265,14 @@ class CodeDigest:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What one compiler run made.
+    """The output of one compiler run."""
 
-    Attributes:
-        path: the library, executable or cubin.
-        code: entry function → digest.
-        metrics: exact metrics of the whole build (``code_bytes``, ``instructions``, …).
-        log: what the compiler printed, bounded.
-        seconds: wall time of the compiler.
-        cached: of a build that was taken from the build cache, when it was made; empty for one that was made now.
-    """
-
-    path: Path
-    code: Mapping[str, CodeDigest]
-    metrics: Mapping[str, int]
-    log: str
-    seconds: float
-    cached: str = ""
+    path: Path  # of the library, executable or cubin
+    code: Mapping[str, CodeDigest]  # by entry function
+    metrics: Mapping[str, int]  # exact ones of the whole build: code_bytes, instructions, …
+    log: str  # of the compiler, bounded
+    seconds: float  # of wall time
+    cached: str = ""  # when it was made, of a build from the build cache
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""What a search has spent and found so far, and who watches it."""
+"""Counters of a search, and its observers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Progress(Protocol):
 
 @dataclass
 class SearchCounts:
-    """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
+    """The spending and the finds of a search, ``earlier_s`` of it in runs that were killed.
 
-    ``valid`` are the evaluations with scores, repeated
-    machine code included. ``best`` is the first objective's score, negative is better: a log-ratio to the baseline, or
-    what ``Scorer.shift`` reads as a difference. ``improvements`` are the evaluations, from 1, that were better than all
-    before, with their scores.
+    ``valid`` evaluations have scores, repeated machine code included. ``best`` is the first objective's score, negative
+    is better: a log-ratio to the baseline, or a difference by ``Scorer.shift``. ``improvements`` are the evaluations,
+    from 1, that were better than all before, with their scores.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -49,7 +48,7 @@ class SearchCounts:
 
     @property
     def seconds(self) -> float:
-        """Wall time from the start to the end of the search, or to now; of earlier runs of the same search too."""
+        """Wall time from the start to the end of the search, or to now, with earlier runs of it."""
         return (self._ended or time.monotonic()) - self.started + self.earlier_s
 
     def end(self) -> None:

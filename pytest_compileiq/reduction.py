@@ -1,4 +1,4 @@
-"""What is recorded of the controls that stay: how few they are, and what each of them brings."""
+"""Reduction and attribution of the stored controls, as recorded."""
 
 from __future__ import annotations
 
@@ -100,8 +100,13 @@ class Without(Table):
     value_without: Integer | None = None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what is left out; an ACF has the name that is none."""
+        return (*self.knobs, *([""] if self.acf else []))
+
+    @property
     def step(self) -> float:
-        """What is lost without it: a log-ratio or, by share, a share of the magnitude; 0 where nothing was taken."""
+        """The loss without it: a log-ratio or, by share, a share of the magnitude; 0 where nothing was taken."""
         if self.standing != "exact":
             return self.loss or 0.0
         ratio = math.log(max(self.value_without or 0, 0.5) / max(self.value or 0, 0.5))
@@ -146,17 +151,5 @@ class Attribution(Table):
     @property
     def open_knobs(self) -> frozenset[str]:
         """The knobs of which it is not known what they bring; an ACF has the name that is none."""
-        names = {name for entry in self.without for name in _names(entry) if entry.standing in ("measured", "left out")}
-        return frozenset(
-            names.difference(name for entry in self.without if entry.is_resolved for name in _names(entry))
-        )
-
-    def names_besides(self, knobs: frozenset[str], *, has_acf: bool) -> tuple[str, ...]:
-        """What it is about and the controls do not hold."""
-        named = {name for entry in self.without for name in entry.knobs}
-        acf = ("an ACF",) if any(entry.acf for entry in self.without) and not has_acf else ()
-        return (*sorted(named - knobs), *acf)
-
-
-def _names(entry: Without) -> tuple[str, ...]:
-    return (*entry.knobs, *([""] if entry.acf else []))
+        asked = {name for entry in self.without for name in entry.names if entry.standing in ("measured", "left out")}
+        return frozenset(asked.difference(*(entry.names for entry in self.without if entry.is_resolved)))

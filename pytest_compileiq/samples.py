@@ -1,4 +1,4 @@
-"""The samples of one claim as columns: a file holds hundreds, and an object for each costs more than all statistics."""
+"""Samples, one by one and as the columns of a claim, and the conditions that they were taken under."""
 
 from __future__ import annotations
 
@@ -36,11 +36,7 @@ class SlotStart(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ClockReading:
-    """A GPU's clocks at one moment; None where NVML does not say.
-
-    Attributes:
-        reasons: why the clocks are not higher, in words; none where NVML does not say.
-    """
+    """A GPU's clocks at one moment, and why they are not higher; None, and no reasons, where NVML does not say."""
 
     sm_mhz: int | None
     memory_mhz: int | None
@@ -76,13 +72,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class ChecksMade:
-    """How often the tuned arm's outputs were looked at between its samples.
-
-    Attributes:
-        by: what decided.
-        checks: how many calls were looked at.
-        slots: after how many slots.
-    """
+    """How many calls of the tuned arm were checked between its samples, after how many slots, and by what."""
 
     by: CheckedBy
     checks: int
@@ -117,12 +107,7 @@ class SampleRow:
 
 
 class Columns(Struct, frozen=True):
-    """One number a sample, as in a ``SampleRow``; 16 bytes each together.
-
-    Attributes:
-        arm: its place in ``ARMS``.
-        value: in the metric's unit.
-    """
+    """The fields of ``SampleRow`` one by one, 16 bytes a sample; ``arm`` is a place in ``ARMS``."""
 
     process: array[int] = msgspec.field(default_factory=lambda: array("H"))
     quad: array[int] = msgspec.field(default_factory=lambda: array("B"))
@@ -142,7 +127,10 @@ class Columns(Struct, frozen=True):
 
 
 class SampleTable(Struct, frozen=True):
-    """Samples of one device, workload and objective. Its rows are made when they are asked for."""
+    """Samples of one device, workload and objective; rows are made on demand.
+
+    A file holds hundreds, and an object for each costs more than all statistics.
+    """
 
     device: str
     workload: str

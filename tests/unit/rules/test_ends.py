@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, FingerprintTable, Provenance
-from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.artifact import (
+    CodePair,
+    CodeTable,
+    CompilerTable,
+    FingerprintTable,
+    Provenance,
+    is_same_code,
+    stored_code,
+)
+from pytest_compileiq.model import BuildResult, CodeDigest
 from pytest_compileiq.rules.staleness import Effect, Finding, ends_by_successor, ends_of, goes_on, proof_of
 from tests.unit.artifacts import make_artifact, measured_claim
 
@@ -51,13 +61,15 @@ def test_what_tells_more_of_a_proof_is_the_same_proof():
 
 
 def test_digests_of_another_format_are_the_same_proof():
-    code = {
-        entry: CodePair(
-            baseline=CodeTable.replacing(pair.baseline, CodeDigest("1" * 64, former=(pair.baseline.sha256,))),
-            tuned=CodeTable.replacing(pair.tuned, CodeDigest("2" * 64, former=(pair.tuned.sha256,))),
-        )
-        for entry, pair in make_artifact().code.items()
-    }
+    before = make_artifact().code
+
+    def rebuilt(arm: str, digit: str) -> BuildResult:
+        recorded = {entry: getattr(pair, arm).sha256 for entry, pair in before.items()}
+        digests = {entry: CodeDigest(digit * 64, former=(sha256,)) for entry, sha256 in recorded.items()}
+        return BuildResult(Path("k"), digests, {}, "", 0.0)
+
+    code = stored_code(rebuilt("baseline", "1"), rebuilt("tuned", "2"), before)
+    assert is_same_code(code, before) and code != before
     renewed = make_artifact(code=code)
     assert proof_of(renewed) == proof_of(make_artifact())
     assert goes_on(make_artifact(), renewed)
