@@ -41,7 +41,7 @@ class BuildNode:
     def __post_init__(self) -> None:
         self._free = threading.BoundedSemaphore(self.slots)
 
-    def launch(self, start: Start, number: int) -> RayConnection:
+    def launch(self, start: Start) -> RayConnection:
         """Start one worker."""
         line = launched(self.device, start)
         return RayConnection(self.device, line, lambda: self.device, lambda death: None)
@@ -53,7 +53,7 @@ class BuildNode:
             try:
                 answer = worker.query(query, timeout_s)
             except WorkerDied:
-                worker.kill()
+                worker.line.kill()
                 raise
             self._idle.put(worker)
             return answer
@@ -69,7 +69,7 @@ class BuildNode:
         try:
             return self._idle.get_nowait()
         except Empty:
-            return Worker(self, start, 0)
+            return Worker(self.launch(start))
 
 
 @dataclass

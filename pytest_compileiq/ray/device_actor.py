@@ -50,7 +50,7 @@ class DeviceActor:
 
     def __init__(self, root: str, builds: str, probe: str) -> None:
         self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
-        self._carrier = LocalTransport(Path(root), self._guard, Path(builds))
+        self._transport = LocalTransport(Path(root), self._guard, Path(builds))
         self._probe = Path(probe)
         self._arrivals = Arrivals(self._guard.folder / "arriving")
         self._environment: Mapping[str, str] | None = None  # the driver's, where its files are here
@@ -77,7 +77,7 @@ class DeviceActor:
     def settle(self, manifest: bytes) -> Ended | None:
         """From now on work on a copy of the project that has arrived, and on builds that will."""
         self._environment = environment_of_raylet()
-        self._carrier = LocalTransport(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
+        self._transport = LocalTransport(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
         return self.unpack(manifest, _PROJECT)
 
     def unpack(self, manifest: bytes, place: str) -> Ended | None:
@@ -96,7 +96,7 @@ class DeviceActor:
         environment = sent if self._environment is None else environment_on(self._environment, sent)
         own = {name: os.environ[name] for name in _OF_THE_DEVICE if os.environ.get(name)}
         try:
-            line = self._carrier.launch(replace(order, environment={**environment, **own}), 0)
+            line = self._transport.launch(replace(order, environment={**environment, **own}), 0)
         except WorkerDied as death:
             return self._ended(death)
         except OSError as error:
@@ -130,7 +130,7 @@ class DeviceActor:
 
     def hold(self) -> None:
         """Keep everybody else on this machine from measuring on its processor."""
-        self._alone.enter_context(alone_here(["cpu"], self._carrier.wait))
+        self._alone.enter_context(alone_here(["cpu"], self._transport.wait))
 
     def release(self) -> None:
         """The inverse of ``hold``."""
@@ -138,7 +138,7 @@ class DeviceActor:
 
     def sweep(self) -> None:
         """Kill whatever workers have left behind, but not the workers."""
-        self._carrier.sweep(list(self._lines.values()))
+        self._transport.sweep(list(self._lines.values()))
 
     def stop(self) -> None:
         """End all work."""

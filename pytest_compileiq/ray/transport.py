@@ -291,8 +291,8 @@ class _ClusterTransports(Cluster):
     """A run's part in a cluster."""
 
     @property
-    def carriers(self) -> Sequence[RayTransport]:
-        """One carrier to each device that the run began with."""
+    def each(self) -> Sequence[RayTransport]:
+        """One transport to each device that the run began with."""
         return [RayTransport(self, home) for home in range(len(self.places))]
 
 

@@ -212,6 +212,10 @@ class FakePool:
     timer: Timer = field(default_factory=FakeTimer)
     _random: Random = field(default_factory=lambda: Random(0))
 
+    def move_to(self, other: FakePool) -> None:
+        """Have the workers of ``other``."""
+        self.crew = other.crew
+
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Note which workers were started."""
         for number in numbers:

@@ -85,7 +85,7 @@ class NightTask:
         elif self._pool is None:
             self._pool = copy(pool)
         else:
-            self._pool.crew = pool.crew
+            self._pool.move_to(pool)
 
     @property
     def tuning(self) -> UnderWay:

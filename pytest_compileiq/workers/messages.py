@@ -1,7 +1,7 @@
 """The messages between a parent and its worker, as values whose types are checked on arrival.
 
 An answer comes from a process that has run a candidate's machine code, so nothing in it is trusted before its type is
-checked, and nothing is ever unpickled from it. No path here is absolute: the carrier of the messages knows where the
+checked, and nothing is ever unpickled from it. No path here is absolute: the transport of the messages knows where the
 project is, which may be on another machine."""
 
 from __future__ import annotations

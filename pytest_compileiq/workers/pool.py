@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,7 +12,8 @@ from msgspec.structs import replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.errors import CompileIQError
+from pytest_compileiq.benchmark.build_identity import identity_of_compiler
+from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
 from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch, LockClocks, Workload
 from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
@@ -18,7 +21,6 @@ from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
@@ -26,14 +28,18 @@ from pytest_compileiq.workers.messages import (
     CheckTask,
     DrawAnswer,
     DrawTask,
+    Entered,
     FailureAnswer,
     FirstCallsAnswer,
     FirstCallsTask,
     LookAnswer,
     LookTask,
+    Start,
     Task,
 )
-from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, WorkerDied
+from pytest_compileiq.workers.tasks import pack_builder
+from pytest_compileiq.workers.transport import MOST_LOSSES, Transport, WorkerDied
+from pytest_compileiq.workers.worker import Worker
 
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
@@ -92,36 +98,46 @@ class MeasuredBlock:
 
 @dataclass
 class Pool:
-    """What a crew of workers measures; worker ``k`` takes the ``k``-th block of every benchmark."""
+    """The workers of one home, by number: all benchmarks share them, so that imports are paid once.
 
-    crew: Crew  # the workers, which another crew may take the place of between two evaluations
+    Worker ``k`` takes the ``k``-th block of every benchmark.
+
+    Raises:
+        EvaluationFailed: of all methods that ask a worker: an arm's body failed, or the worker did not survive it.
+        NoWorker: of these and of ``prepare``: the worker did not get ready.
+    """
+
+    start: Start  # what each worker begins with
+    transport: Transport  # where the workers live
     lock_clocks: LockClocks = None  # where a GPU's clocks are held while it is measured
-    timer: Timer = field(default_factory=Timer)  # the time that is waited in between samples
+    timer: Timer = field(default_factory=Timer)  # of the time that is waited in between samples
+    _workers: dict[int, Worker] = field(default_factory=dict)
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:
         """How many devices the workers are spread over: ``number`` lives on ``number % devices``."""
-        return self.crew.carrier.devices
+        return self.transport.devices
+
+    def move_to(self, other: Pool) -> None:
+        """Use the workers of ``other`` from now on."""
+        self.transport, self._workers = other.transport, other._workers
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
-        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
-
-        Raises:
-            NoWorker: one did not get ready.
-        """
-        self.crew.prepare(numbers, benchmark)
+        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample."""
+        devices = self.devices
+        for place, first in enumerate(numbers[:devices]):  # one device after the other is kept from all others
+            with self.transport.alone(first, ()):
+                self._start_up(numbers[place::devices])
+        for number in numbers:
+            with self._entered(number, benchmark):
+                pass
 
     def check(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> Touched:
-        """Run the body once in worker ``number``; returns what it touched.
-
-        Raises:
-            EvaluationFailed: the body failed, or the worker did not survive it.
-            NoWorker: the worker did not get ready.
-        """
+        """Run the body once in worker ``number``; returns what it touched."""
         return self._ask(number, benchmark, CheckTask(workload.name, controls), CheckAnswer).touched
 
     def block(
@@ -135,10 +151,6 @@ class Pool:
         """Sample one block in worker ``number``.
 
         All blocks of one benchmark and workload are launched on a GPU as the first one was, unless the plan says how.
-
-        Raises:
-            EvaluationFailed: an arm's body failed, or the worker did not survive it.
-            NoWorker: the worker did not get ready.
         """
         of_all = benchmark.nodeid, workload.name
         if plan.launch is None:
@@ -169,12 +181,7 @@ class Pool:
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
-        """Look in worker ``number`` at the call that the body measures; None where it measures none.
-
-        Raises:
-            EvaluationFailed: the body failed, or the worker did not survive it.
-            NoWorker: the worker did not get ready.
-        """
+        """Look in worker ``number`` at the call that the body measures; None where it measures none."""
         return self._ask_alone(number, benchmark, LookTask(workload.name, controls), LookAnswer).times
 
     def draw(
@@ -187,33 +194,29 @@ class Pool:
         *,
         bits_promised: bool = False,
     ) -> Draw:
-        """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: with ``controls``, and twice the baseline.
-
-        Raises:
-            EvaluationFailed: an arm's body failed or the arms differ, or the worker did not survive it.
-            NoWorker: the worker did not get ready.
-        """
+        """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: as tuned, and twice as the baseline."""
         task = DrawTask(workload.name, controls, seed, bits_promised)
         return self._ask(number, benchmark, task, DrawAnswer).drawn
 
     def first_calls(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
     ) -> FirstCalls | None:
-        """Time in worker ``number`` the first call of a copy of each arm's build; None where that decides nothing.
-
-        Raises:
-            EvaluationFailed: the worker did not survive it.
-            NoWorker: the worker did not get ready.
-        """
+        """Time in worker ``number`` the first call of a copy of each arm's build; None where that decides nothing."""
         return self._ask(number, benchmark, FirstCallsTask(workload.name, controls, seed), FirstCallsAnswer).calls
 
     def discard(self, number: int) -> None:
         """End worker ``number`` if there is one; the next of that number is a fresh process."""
-        self.crew.discard(number)
+        if (worker := self._workers.pop(number, None)) is not None:
+            worker.line.kill()
 
     def close(self) -> None:
-        """End every worker: what is asked for from now on is done by fresh processes."""
-        self.crew.close()
+        """End every worker and whatever they left behind: what is asked for from now on is done by fresh processes."""
+        for worker in self._workers.values():
+            worker.dismiss()
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self.transport.sweep()
 
     def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
         """As ``_ask``, while nobody else measures on the devices of the objectives."""
@@ -223,27 +226,103 @@ class Pool:
     def _ask(
         self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer], kinds: Sequence[str] = ()
     ) -> _Answer:
-        with self.crew.entered(number, benchmark, kinds) as worker:
+        with self._entered(number, benchmark, kinds) as worker:
             try:
-                _bring_builds(worker.line, benchmark, task)
+                if not worker.line.shares_files:  # no other machine builds what it measures
+                    tuned: tuple[ControlsFile | None, ...]
+                    tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)
+                    for controls in (None, *tuned):
+                        worker.line.bring(benchmark.builds.made(controls))
                 answer = worker.ask(task, benchmark.spec.timeout_s)
             except WorkerDied as death:
-                self.crew.discard(number)
+                self.discard(number)
                 raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
             if isinstance(answer, FailureAnswer):
                 if answer.poisoned:
-                    self.crew.replace(number)
+                    self.discard(number)
+                    self.transport.sweep([each.line for each in self._workers.values()])
                 raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
             if not isinstance(answer, expected):
-                self.crew.discard(number)
+                self.discard(number)
                 raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
             return answer
 
+    # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _bring_builds(line: Connection, benchmark: TunedBenchmark, task: Task) -> None:
-    """See that what the task's arms have built here is there, too: no other machine builds what it measures."""
-    if line.shares_files:
-        return
-    tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)
-    for controls in (None, *tuned):
-        line.bring(benchmark.builds.made(controls))
+    @contextmanager
+    def _entered(self, number: int, benchmark: TunedBenchmark, kinds: Sequence[str] = ()) -> Iterator[Worker]:
+        """Worker ``number`` with the fixtures up, while nobody else works on its device, or measures on ``kinds``."""
+        # Where the driver's own node goes down, the actors of all its devices do.
+        for losses_left in reversed(range(MOST_LOSSES + self.devices)):
+            with self.transport.alone(number, kinds):
+                try:
+                    worker = self._tried(number, benchmark)
+                except WorkerDied as death:  # no controls are applied yet, so none can be to blame
+                    self.discard(number)
+                    if death.kind != "lost" or not losses_left:
+                        raise NoWorker(death.reason) from death
+                    continue
+                yield worker
+                return
+
+    def _start_up(self, numbers: range) -> None:
+        """Start workers of one device, as far as it is not lost."""
+        for number in numbers:
+            with suppress(WorkerDied):  # told below, where it does not get ready either
+                self._started(number)
+        for number in numbers:
+            try:
+                self._started(number).wait_ready()
+            except WorkerDied as death:
+                self.discard(number)
+                if death.kind != "lost":
+                    raise NoWorker(death.reason) from death
+
+    def _tried(self, number: int, benchmark: TunedBenchmark) -> Worker:
+        """Worker ``number`` with the fixtures up; raises what ended it."""
+        worker = self._started(number)
+        if worker.inside == benchmark.nodeid:
+            return worker
+        try:
+            worker.leave()
+        except WorkerDied:  # because of what it ran before, which has been judged
+            self.discard(number)
+            worker = self._started(number)
+        if worker.line.shares_files:
+            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder))
+            return worker
+        try:
+            reason = why_unlike(worker.enter(benchmark.nodeid, None), benchmark)
+        except WorkerDied as death:
+            if death.kind != "wrong":
+                raise
+            reason = death.reason
+        if reason is not None:
+            raise self.transport.refuse(number, f"{benchmark.nodeid}: {reason}")
+        return worker
+
+    def _started(self, number: int) -> Worker:
+        if number in self._workers and self._workers[number].line.is_outdated:
+            self.discard(number)
+        if number not in self._workers:
+            try:
+                self._workers[number] = Worker(self.transport.launch(self.start, number))
+            except OSError as error:
+                raise NoWorker(fault_of(error)) from error
+        return self._workers[number]
+
+
+def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
+    """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can."""
+    here = benchmark.builder
+    if entered.target != here.target:
+        return f"it builds for {entered.target} (here {here.target})"
+    if entered.command != tuple(here.compiler.command):
+        return f"it builds by {shlex.join(entered.command)!r} (here {shlex.join(here.compiler.command)!r})"
+    for objective in benchmark.timed_objectives:
+        device = benchmark.device(objective.metric).name
+        if benchmark.device_kind(objective.metric) == "cpu" and entered.processor != device:
+            return f"it measures on {entered.processor}, and this run on {device}"
+        if objective.metric == "compile_time" and entered.compiler != (compiler := identity_of_compiler(here.compiler)):
+            return f"it compiles by {entered.compiler} (here {compiler})"
+    return entered.native if benchmark.needs_device else None

@@ -22,7 +22,6 @@ from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.printing import Terminal
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.told_wait import ToldWait
-from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.local import LocalTransport
 from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool
@@ -42,7 +41,7 @@ class Resources:
         self._config = config
         self._settings = settings
         self._slots = threading.BoundedSemaphore(settings.jobs)
-        self._transport: Transports | None = None
+        self._remote: Transports | None = None
 
     @cached_property
     def pools(self) -> Sequence[Pool]:
@@ -52,7 +51,7 @@ class Resources:
             EnvironmentFault, OSError: the cluster that was asked for is not there, or has no device to use.
         """
         start = start_of(self._config, [item.nodeid for item in self.items])
-        return [Pool(Crew(start, carrier), self._settings.lock_clocks) for carrier in self._carriers(start)]
+        return [Pool(start, transport, self._settings.lock_clocks) for transport in self._transports(start)]
 
     def first_pool(self) -> Pool:
         """The pool of the run's first device; raises as ``pools``."""
@@ -60,7 +59,7 @@ class Resources:
 
     def benchmark(self, item: pytest.Item) -> TunedBenchmark:
         """``item`` as it is built and measured in this run; raises as ``make_benchmark``."""
-        afar = self._transport.afar(item.nodeid) if self._transport is not None else HERE
+        afar = self._remote.afar(item.nodeid) if self._remote is not None else HERE
         return make_benchmark(
             item, rootdir=self._settings.rootdir, build_dir=self._guard.folder, cached=self._cached_builds,
             slots=self._slots, jobs=self._settings.jobs, afar=afar,
@@ -68,8 +67,8 @@ class Resources:
 
     def close_transport(self) -> None:
         """End the cluster, and so what is under way on its devices."""
-        if self._transport is not None:
-            self._transport.close()
+        if self._remote is not None:
+            self._remote.close()
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""
@@ -77,7 +76,7 @@ class Resources:
         for pool in held.pop("pools", ()):
             pool.close()
         self.close_transport()
-        self._transport = None
+        self._remote = None
         if "_guard" in held:
             held.pop("_guard").close()
         if (cached := held.pop("_cached_builds", None)) is not None:
@@ -96,14 +95,14 @@ class Resources:
             return None
         return CachedBuilds(BuildCache(settings.rootdir), rebuilds=settings.check == "rebuild")
 
-    def _carriers(self, start: Start) -> Sequence[Transport]:
+    def _transports(self, start: Start) -> Sequence[Transport]:
         root, guard, where = self._config.rootpath, self._guard, self._settings.where
         say = Terminal(self._config).say
         if where is None:
             return [LocalTransport(root, guard, guard.folder, ToldWait(say))]
-        transport: Transports = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
-        self._transport = transport
-        return transport.carriers
+        transports: Transports = rooms.transport().open_transport(root, guard, where, say, start, self._kinds())
+        self._remote = transports
+        return transports.each
 
     def _kinds(self) -> frozenset[str]:
         """The kinds of devices that the run measures on, as far as its tests can be read."""

@@ -24,7 +24,11 @@ class WorkerDied(Signal):
 
 
 class Connection(Protocol):
-    """One worker as its parent reaches it."""
+    """One worker as its parent reaches it.
+
+    Raises:
+        WorkerDied: of ``bring``, ``send`` and ``receive``: the worker is lost, or gives no answer.
+    """
 
     @property
     def is_outdated(self) -> bool:
@@ -35,25 +39,13 @@ class Connection(Protocol):
         """Whether it sees this machine's files at the same paths."""
 
     def bring(self, build: Path) -> None:
-        """Copy a build, a folder of the run's builds, to where the worker looks for it, if it does not see this one.
-
-        Raises:
-            WorkerDied: it is lost.
-        """
+        """Copy a build, a folder of the run's builds, to where the worker looks for it, if it does not see this one."""
 
     def send(self, order: Order) -> None:
-        """Send one order.
-
-        Raises:
-            WorkerDied: nobody is there to take it.
-        """
+        """Send one order."""
 
     def receive(self, timeout_s: float) -> Answer:
-        """The next answer; ``timeout_s`` bounds the time without progress of the worker.
-
-        Raises:
-            WorkerDied: none comes.
-        """
+        """The next answer; ``timeout_s`` bounds the time without progress of the worker."""
 
     def close(self, wait_s: float) -> None:
         """Wait for its end, and kill it if it does not end within ``wait_s``."""
@@ -63,11 +55,11 @@ class Connection(Protocol):
 
 
 class Transports(Protocol):
-    """Carriers to other machines, for one run."""
+    """Transports to other machines, for one run."""
 
     @property
-    def carriers(self) -> Sequence[Transport]:
-        """One carrier to each device that the run began with."""
+    def each(self) -> Sequence[Transport]:
+        """One transport to each device that the run began with."""
 
     def afar(self, nodeid: str) -> Afar:
         """What other machines do for the test ``nodeid``.
@@ -80,25 +72,30 @@ class Transports(Protocol):
         """End what is under way there; closing twice does nothing more."""
 
 
-class Launches(Protocol):
-    """Starts workers."""
+class Transport(Protocol):
+    """Starts workers somewhere, and keeps others off their devices."""
 
     def launch(self, start: Start, number: int) -> Connection:
-        """Start worker ``number``, without waiting for it to be ready."""
+        """Start worker ``number``, without waiting for it to be ready.
 
-
-class Transport(Launches, Protocol):
-    """Starts workers somewhere, and keeps others off their devices."""
+        Raises:
+            WorkerDied: it ended at once.
+            OSError: no process can be started there.
+        """
 
     @property
     def devices(self) -> int:
         """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Keep everybody else in this run off the device of worker ``number`` meanwhile."""
+        """Keep everybody else in this run off the device of worker ``number`` meanwhile.
+
+        And everybody else on its machine from measuring on the devices of ``kinds``. Not on GPUs: only the worker knows
+        which one its body uses, and locks it.
+        """
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        """Use the machine of worker ``number`` no more, since it is unlike this one."""
+        """Use the machine of worker ``number`` no more, for its unlikeness; returns what that worker dies of."""
 
     def sweep(self, spared: Collection[Connection] = ()) -> None:
         """Kill whatever the workers have left behind, but not the workers ``spared``."""

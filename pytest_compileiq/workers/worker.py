@@ -10,57 +10,41 @@ import contextlib
 
 from pytest_compileiq.workers.messages import (
     Answer,
-    BlockAnswer,
     BuildAnswer,
     BuildRefused,
-    CheckAnswer,
-    DrawAnswer,
     Enter,
     Entered,
     Failed,
     FailureAnswer,
-    FirstCallsAnswer,
     IdentityAnswer,
     Leave,
     Left,
-    LookAnswer,
     Query,
     Quit,
     Ready,
-    Start,
     Task,
     TaskAnswer,
 )
-from pytest_compileiq.workers.transport import Launches, WorkerDied
+from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
-_TASK_ANSWERS = (CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FirstCallsAnswer, FailureAnswer)
 
 
 class Worker:
-    """One worker. Not thread-safe: one conversation at a time.
+    """One worker, which was just started. Not thread-safe: one conversation at a time.
 
-    Attributes:
-        line: how it is reached.
-        inside: the node id of the test that it has entered, or None.
+    Raises:
+        WorkerDied: of all methods that wait: it could not do it (kind ``wrong``, saying why), or ended.
     """
 
-    def __init__(self, carrier: Launches, start: Start, number: int) -> None:
-        """Start it, without waiting."""
-        self.line = carrier.launch(start, number)
-        self.inside: str | None = None
+    def __init__(self, line: Connection) -> None:
+        self.line = line
+        self.inside: str | None = None  # the node id of the test that it has entered
         self._ready = False
 
     def enter(self, nodeid: str, builder: bytes | None) -> Entered:
-        """Set up the test's fixtures, leaving the test that the worker was in.
-
-        Args:
-            builder: the pickled compiler of the test; None where the worker has to find it.
-
-        Raises:
-            WorkerDied: the set-up failed (kind ``wrong``, saying how) or ended the process.
-        """
+        """Set up the test's fixtures, leaving the test that the worker was in; ``builder`` as in ``Enter``."""
         self.wait_ready()
         self.leave()
         self.line.send(Enter(nodeid, builder))
@@ -71,34 +55,22 @@ class Worker:
         return answer
 
     def wait_ready(self) -> None:
-        """Wait until it has collected its tests.
-
-        Raises:
-            WorkerDied: it could not.
-        """
+        """Wait until it has collected its tests."""
         if not self._ready:
             self._expect(Ready)
             self._ready = True
 
     def ask(self, task: Task, timeout_s: float) -> TaskAnswer:
-        """Have the entered test do ``task``; ``timeout_s`` bounds the time without progress.
-
-        Raises:
-            WorkerDied: it crashed, exited, hung, or printed without end.
-        """
+        """Have the entered test do ``task``; ``timeout_s`` bounds the time without progress."""
         self.line.send(task)
         answer = self.line.receive(timeout_s)
-        if isinstance(answer, _TASK_ANSWERS):
+        if isinstance(answer, TaskAnswer):
             return answer
         self.inside = None  # the test is over, which no task ends by itself
         raise WorkerDied("crash", f"the test ended within its task: {_reason(answer) or 'no reason given'}")
 
     def query(self, query: Query, timeout_s: float) -> IdentityAnswer | BuildAnswer | BuildRefused:
-        """Have it answer about a test that it has not entered; ``timeout_s`` bounds the time without progress.
-
-        Raises:
-            WorkerDied: it could not answer (kind ``wrong``, saying why), or ended.
-        """
+        """Have it answer about a test that it has not entered; ``timeout_s`` bounds the time without progress."""
         self.wait_ready()
         self.line.send(query)
         answer = self.line.receive(timeout_s)
@@ -107,11 +79,7 @@ class Worker:
         return answer
 
     def leave(self) -> None:
-        """Tear the entered test's fixtures down.
-
-        Raises:
-            WorkerDied: that ended the process.
-        """
+        """Tear the entered test's fixtures down."""
         if self.inside is not None:
             self.inside = None
             self.line.send(Leave())
@@ -130,10 +98,6 @@ class Worker:
             if self.inside is not None:
                 self._expect(Left)
         self.line.close(_EXIT_TIMEOUT_S)
-
-    def kill(self) -> None:
-        """End it now."""
-        self.line.kill()
 
     def _expect(self, event: type[Ready] | type[Left]) -> None:
         answer = self.line.receive(START_TIMEOUT_S)

@@ -42,13 +42,13 @@ def worker(tmp_path):
         made = make_project(tmp_path / "project", {"sum.c": SUM_C, "test_sum.py": TEST.replace("COMPILER", compiler)})
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with_options = Start(".", (NODEID,), {"plugins": []}, (), (None,), environment)
-        workers.append(Worker(LocalTransport(made.root, guard, guard.folder / "builds"), with_options, 0))
+        workers.append(Worker(LocalTransport(made.root, guard, guard.folder / "builds").launch(with_options, 0)))
         return workers[0], made
 
     with Guard(tmp_path / "run") as guard:
         yield start
         for each in workers:
-            each.kill()
+            each.line.kill()
 
 
 def test_it_builds_what_it_is_asked_and_enters_no_test(worker, tmp_path):

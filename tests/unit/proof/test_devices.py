@@ -17,7 +17,6 @@ from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, FakePool, fake_benchmark, obedient
 from pytest_compileiq.testing.fakes import FakeTimer, by_options
 from pytest_compileiq.timing.sampler import Slot
-from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import BlockAnswer, BlockTask, Start
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 from tests.unit.project_on_fakes import ProjectOnFakes
@@ -222,7 +221,7 @@ def on_devices(count: int) -> FakeCarrier:
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_what_workers_say_of_their_devices_reaches_the_claim(proving, count):
     start = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})
-    pool = Pool(Crew(start, on_devices(count)), timer=FakeTimer())
+    pool = Pool(start, on_devices(count), timer=FakeTimer())
     proof = proving(pool)
     (claim,) = proof.claims
     assert claim.units == (tuple(f"CPU-{number}" for number in range(count)) if count > 1 else ())

@@ -33,8 +33,8 @@ class Node(BuildNode):
 
     carrier: FakeCarrier = field(default_factory=FakeCarrier)
 
-    def launch(self, start, number):
-        return self.carrier.launch(start, number)
+    def launch(self, start):
+        return self.carrier.launch(start, 0)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, o
 from pytest_compileiq.timing.clock import Device, Measures, cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
-from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
@@ -42,7 +41,7 @@ PLAN = BlockPlan("baseline", ("ABBA",), 2)
 
 
 def pool_of(carrier: FakeCarrier) -> Pool:
-    return Pool(Crew(START, carrier))
+    return Pool(START, carrier)
 
 
 def answering(**answers):
@@ -373,7 +372,7 @@ def test_a_lost_worker_is_asked_again_in_another_and_twice_at_most(benchmark):
     always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, CheckTask) else obedient(order)))
     with pytest.raises(EvaluationFailed, match="node 7 went down"):
         asked_again(lambda: always.check(0, benchmark, None, WORKLOAD))
-    assert [what for what, _ in always.crew.carrier.said].count("CheckTask") == 2
+    assert [what for what, _ in always.transport.said].count("CheckTask") == 2
 
 
 def test_a_worker_that_is_lost_before_it_is_ready_is_replaced_but_not_for_ever(benchmark):
@@ -383,4 +382,4 @@ def test_a_worker_that_is_lost_before_it_is_ready_is_replaced_but_not_for_ever(b
     always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, Enter) else obedient(order)))
     with pytest.raises(NoWorker, match="node 7 went down"):
         always.prepare(range(2), benchmark)
-    assert [what for what, _ in always.crew.carrier.said].count("Enter") == 3
+    assert [what for what, _ in always.transport.said].count("Enter") == 3

@@ -162,5 +162,5 @@ def test_a_worker_waits_for_few_dataclasses_of_ours():
     inside = {name.removeprefix("pytest_compileiq.") for name in told}
     assert {name for name in inside if not name.startswith(documented)} == {
         "timing.checked.CheckedBlock", "rules.classes.Classed",
-        "toolchains.cc.links.Links", "toolchains.cc.builder.CcBuilder",
+        "toolchains.steps.Links", "toolchains.cc.builder.CcBuilder",
     }  # fmt: skip

@@ -30,7 +30,7 @@ def worker():
 
     def make(**answers):
         carrier = FakeCarrier(lambda number, order: answers.get(type(order).__name__) or obedient(order))
-        return Worker(carrier, START, 0), carrier
+        return Worker(carrier.launch(START, 0)), carrier
 
     return make
 
@@ -127,7 +127,7 @@ def test_a_closed_worker_has_given_its_last_answer():
         waited.append(type(order).__name__)
         return obedient(order)
 
-    one = Worker(FakeCarrier(answer), START, 0)
+    one = Worker(FakeCarrier(answer).launch(START, 0))
     one.enter("a", None)
     one.dismiss()
     waited.clear()
@@ -140,17 +140,11 @@ def test_one_that_is_gone_is_dismissed_and_closed_in_peace(dies_at):
     carrier = FakeCarrier(
         lambda number, order: WorkerDied("crash", "gone") if isinstance(order, dies_at) else obedient(order)
     )
-    one = Worker(carrier, START, 0)
+    one = Worker(carrier.launch(START, 0))
     one.enter("a", None)
     one.dismiss()
     one.close()
     assert said(carrier)[-1] == "close"
-
-
-def test_it_is_killed_by_its_line(worker):
-    one, carrier = worker()
-    one.kill()
-    assert carrier.said[-1] == ("kill", 0)
 
 
 def test_orders_are_answered_in_turn(worker):
