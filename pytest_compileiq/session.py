@@ -71,11 +71,10 @@ class Session:
 
     def name_of(self, item: pytest.Item) -> str | None:
         """The artifact's name; None if the marker is missing or invalid."""
-        mark = find_marker(item)
-        try:
-            return read_marker(mark, name_within(item)).name if mark else None
-        except CompileIQError:
-            return None
+        with suppress(CompileIQError):
+            if mark := find_marker(item):
+                return read_marker(mark, name_within(item)).name
+        return None
 
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,11 +188,15 @@ class Session:
         from pytest_compileiq.tuning.baseline import expect_owner  # heavy
 
         expect_owner(benchmark, self.store)
-        if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
+        targets = self.store.targets(benchmark.name)
+        if self.settings.new_only and benchmark.builder.target in targets:
             return f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}"
-        if self.settings.stale_only and (why := self._why_current(benchmark)):
-            return f"--tune-stale-only: {why}"
-        return None
+        if not self.settings.stale_only:
+            return None
+        if not targets:
+            return f"--tune-stale-only: {benchmark.name} has no artifact; --tune-new-only tunes those"
+        why = self._replay_of(benchmark, lambda acf: None).why_current()
+        return f"--tune-stale-only: {why}" if why else None
 
     def _of_the_night(self, item: pytest.Item, total: Budget) -> ItemReport:
         """What the night made of one item: the first one that is asked about has the night spent, on all of them."""
@@ -216,11 +219,8 @@ class Session:
         from pytest_compileiq.tuning.night import Night
         from pytest_compileiq.tuning.night_budget import NightEntry
 
-        def entry(item: pytest.Item) -> NightEntry:
-            return NightEntry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
-
         watch = NightTable(Terminal(self.config))
-        entries = list(map(entry, self._items))
+        entries = [NightEntry(it.nodeid, self.name_of(it) or it.name, partial(self._tunable, it)) for it in self._items]
         night = Night(
             self.settings, self.store, self._held.pools, watch, total, entries, self.config.getoption("maxfail")
         )
@@ -254,12 +254,6 @@ class Session:
             progress.done()
         self._keep(item, report)
         return report
-
-    def _why_current(self, benchmark: TunedBenchmark) -> str | None:
-        """Why the benchmark's artifact needs no new search; None if it does."""
-        if not self.store.targets(benchmark.name):
-            return f"{benchmark.name} has no artifact; --tune-new-only tunes those"
-        return self._replay_of(benchmark, lambda acf: None).why_current()
 
     def _replay_of(self, benchmark: TunedBenchmark, body: Body) -> Replay:
         integrity = Integrity(benchmark, self.store, self.settings.adopt)
@@ -301,12 +295,14 @@ class Session:
         item = ItemReport.from_json(text) if text else None
         if item is not None:
             self._became[item.nodeid] = item  # an item that runs again counts once
-        file, line, _ = report.location
+        place, line, _ = report.location  # relative to rootdir, which may lie in GitHub's workspace
+        path, workspace = self.settings.rootdir / place, os.environ.get("GITHUB_WORKSPACE")
+        file = path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else place
         failure = report.longreprtext if report.failed else ""
-        self._outcomes.append(TunedTest(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
+        self._outcomes.append(TunedTest(report.nodeid, file, (line or 0) + 1, failure, item))
 
     def finish(self, *, complete: bool, untuned: Collection[str] = ()) -> int | None:
-        """Judge what no test claimed and write the reports; returns the exit code to use, None for pytest's own.
+        """Judge the store and write the reports; returns the exit code to use, None for pytest's own.
 
         Args:
             complete: every test of the project was selected.
@@ -334,7 +330,8 @@ class Session:
         """Write the reports that were asked for; one that cannot be written becomes a line of the summary."""
         try:
             if self.settings.report is not None:
-                self.report.run = _circumstances(self.settings.rootdir)
+                date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                self.report.run = Circumstances(date, revision(self.settings.rootdir, []).commit, what_it_runs())
                 write_json(self.report, self.settings.report)
             if self.settings.html is not None:
                 from pytest_compileiq.report.html.page import write_html  # heavy, and few runs want a page
@@ -358,16 +355,6 @@ class Session:
         terminal = Terminal(self.config)
         for line in ["", *lines] if lines else []:  # GitHub reads commands at a line's start; pytest may be in mid-line
             terminal.command(line)
-
-    def _from_workspace(self, file: str) -> str:
-        """``file``, which is relative to rootdir, relative to GitHub's workspace instead if it lies there."""
-        path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
-        return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
-
-
-def _circumstances(rootdir: Path) -> Circumstances:
-    date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Circumstances(date, revision(rootdir, []).commit, what_it_runs())
 
 
 @contextmanager

@@ -153,7 +153,15 @@ def test_every_module_that_rooms_names_is_in_a_room_that_the_core_does_not_know(
 COMPILERS = {"gcc", "clang", "gfortran", "nvcc", "ptxas", "triton"}
 # Beside toolchains: the doctor lists installed compilers, others write tests for them; and rules, which import no
 # toolchain, learn from an artifact that nvcc's host code is no function.
-KNOW_COMPILERS = ("toolchains/", "cli/doctor.py", "cli/kernels.py", "cli/init.py", "cli/first_", "capture/", "artifact.py")
+KNOW_COMPILERS = (
+    "toolchains/",
+    "cli/doctor.py",
+    "cli/kernels.py",
+    "cli/init.py",
+    "cli/first_",
+    "capture/",
+    "artifact.py",
+)
 
 
 def test_what_a_compiler_is_called_decides_nothing_outside_its_toolchain():
