@@ -82,10 +82,10 @@ def fork_workers_from(zygote: Zygote) -> None:
 
 def become_worker(arguments: list[str]) -> int:
     """Run ``python -m pytest_compileiq.workers.worker_plugin`` with ``arguments``, and return its exit code."""
-    from pytest_compileiq.workers import inside
+    from pytest_compileiq.workers import worker_plugin
 
-    sys.argv[:] = [inside.__file__, *arguments]
-    return inside.main()
+    sys.argv[:] = [worker_plugin.__file__, *arguments]
+    return worker_plugin.main()
 
 
 @contextmanager
