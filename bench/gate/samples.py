@@ -29,6 +29,7 @@ POWERS = ((0.02, 0.01), (0.02, 0.015), (0.01, 0.01))  # a true gain, and the dev
 WITHIN = 0.02  # of the variance of processes: noise of their slots, which no neighbour shares
 COMMITTED, PROCESS_SD, SHIFT_SD = 0.02, 0.01, 0.005  # of replays; a day shifts all processes of a measurement
 REPLAYS_A_YEAR = 36_500
+CLAIMS = ((COMMITTED, PROCESS_SD), (0.05, 0.03))  # a committed gain, the deviation between processes
 DEFAULT = Thresholds()
 AT_ONCE = 500
 
@@ -53,9 +54,11 @@ def main(arguments: Sequence[str]) -> None:
         once, twice = refutations(COMMITTED, shared, replays)
         print(f"intact, shifts correlate by {shared}: a year REFUTED once {once / asked.years:.0f}, twice", end=" ")
         told(f"{twice / asked.years:.0f}", twice, replays)
-    once, twice = refutations(0.0, 0.5, REPLAYS_A_YEAR)
-    told("gone: REFUTED once, in one replay", once, REPLAYS_A_YEAR)
-    told("gone: REFUTED twice, in one replay", twice, REPLAYS_A_YEAR)
+    for claim in CLAIMS:
+        once, twice = refutations(0.0, 0.5, REPLAYS_A_YEAR, *claim)
+        gone = "{:.0%} at an sd of {:.0%} are gone: REFUTED".format(*claim)
+        told(f"{gone} once, in one replay", once, REPLAYS_A_YEAR)
+        told(f"{gone} twice, in one replay", twice, REPLAYS_A_YEAR)
 
 
 def proofs(gain: float, sd: float, correlation: float, trials: int) -> tuple[int, int, int]:
@@ -91,19 +94,21 @@ def arms(random: Generator, gain: float, sd: float, correlation: float, trials: 
     return np.exp(slots[0] - dealt), np.exp(slots[1] + dealt) / (1 + gain)
 
 
-def refutations(gain: float, shared: float, replays: int) -> tuple[int, int]:
+def refutations(
+    gain: float, shared: float, replays: int, committed: float = COMMITTED, sd: float = PROCESS_SD
+) -> tuple[int, int]:
     """Replays that a first measurement refutes, and those that a second one refutes, too."""
     random = np.random.default_rng(int(10 * shared))
     shift = SHIFT_SD * random.standard_normal(replays)
     other = shared * shift + np.sqrt(1 - shared**2) * SHIFT_SD * random.standard_normal(replays)
-    once = refuted(random, np.log1p(gain) + shift)
-    return int(once.sum()), int(refuted(random, np.log1p(gain) + other[once]).sum())
+    once = refuted(random, np.log1p(gain) + shift, committed, sd)
+    return int(once.sum()), int(refuted(random, np.log1p(gain) + other[once], committed, sd).sum())
 
 
-def refuted(random: Generator, means: Floats) -> np.ndarray:
+def refuted(random: Generator, means: Floats, committed: float, sd: float) -> np.ndarray:
     """Whether a replay of each mean log gain ends in REFUTED: Student's bounds at the gate's levels, look by look."""
-    floor = max(np.log1p(COMMITTED) / 2, np.log1p(REPLAY_FLOOR))
-    draws = means[:, None] + PROCESS_SD * random.standard_normal((len(means), LOOKS[-1]))
+    floor = max(np.log1p(committed) / 2, np.log1p(REPLAY_FLOOR))
+    draws = means[:, None] + sd * random.standard_normal((len(means), LOOKS[-1]))
     said, open_ = np.zeros(len(means), bool), np.ones(len(means), bool)
     for look in LOOKS:
         mean, error = draws[:, :look].mean(axis=1), draws[:, :look].std(axis=1, ddof=1) / np.sqrt(look)
