@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -38,40 +38,55 @@ class MachineCode:
 
 
 Naming = Callable[[Iterable[str]], Collection[str]]
-"""Gives, of exported functions, those that are meant to be called from outside."""
+"""Gives, of functions, those that are meant to be called from outside."""
 
 
 @dataclass
 class ObjectCode:
     """The code of one object: a digest of each function, and of each part that its functions share.
 
-    ``inline`` are those of ``exported`` that any object may define too, of which a link keeps one, and the clones for
+    ``inline`` are those of both kinds that any object may define too, of which a link keeps one, and the clones for
     other processors that a compiler makes of one and names after it: ``sum.avx2.0``.
     """
 
     exported: dict[str, bytes] = field(default_factory=dict)
-    exported_bytes: dict[str, int] = field(default_factory=dict)
+    hidden: dict[str, bytes] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     inline: set[str] = field(default_factory=set)
-    hidden: list[bytes] = field(default_factory=list)
     shared: list[bytes] = field(default_factory=list)
     code_bytes: int = 0
 
     def helpers(self, named: Collection[str]) -> set[str]:
         """The inline functions that serve its entries; where there are no others, they are the entries."""
-        unnamed = self.inline.difference(named)
+        unnamed = (self.inline & self.exported.keys()).difference(named)
         return unnamed if unnamed < self.exported.keys() else set()
 
+    @property
+    def hidden_parts(self) -> list[bytes]:
+        """What its hidden functions bring to the digest of whatever may call them."""
+        return [name.encode() + body for name, body in self.hidden.items()]
 
-def machine_code(paths: Sequence[Path], naming: Naming = lambda _names: ()) -> MachineCode:
+    def with_entries(self, named: Collection[str]) -> ObjectCode:
+        """The same code, with hidden functions of these names among the exported ones."""
+        entries = {name: body for name, body in self.hidden.items() if name in named}
+        hidden = {name: body for name, body in self.hidden.items() if name not in named}
+        return replace(self, exported=self.exported | entries, hidden=hidden) if entries else self
+
+
+def _none(_names: Iterable[str]) -> Collection[str]:
+    return ()
+
+
+def machine_code(paths: Sequence[Path], naming: Naming = _none, hidden: Naming = _none) -> MachineCode:
     """Digest the objects at ``paths``, in link order; see ``entries_of``.
 
     Raises:
         BuildError: a file is not an ELF object.
     """
     objects = read_objects(paths)
-    whole = digest_of(part for obj in objects for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
+    whole = digest_of(part for obj in objects for part in (*obj.exported.values(), *obj.hidden_parts, *obj.shared))
     program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in objects)})
-    return MachineCode(entries_of(objects, naming), program)
+    return MachineCode(entries_of(objects, naming, hidden), program)
 
 
 def read_objects(paths: Iterable[Path]) -> list[ObjectCode]:
@@ -79,7 +94,7 @@ def read_objects(paths: Iterable[Path]) -> list[ObjectCode]:
     return [_read(path) for path in paths]
 
 
-def entries_of(objects: Sequence[ObjectCode], naming: Naming) -> Mapping[str, CodeDigest]:
+def entries_of(objects: Sequence[ObjectCode], naming: Naming, hidden: Naming = _none) -> Mapping[str, CodeDigest]:
     """The exported functions of ``objects``, in link order, with their digests, sorted by name.
 
     An entry's digest covers the function's own bytes and relocations, and what it may reach without a public name: the
@@ -88,10 +103,13 @@ def entries_of(objects: Sequence[ObjectCode], naming: Naming) -> Mapping[str, Co
 
     C++ gives inline functions and instantiations of templates a public name, and a COMDAT group in every object that
     uses them. They count as hidden functions, unless ``naming`` says that one is meant to be called from outside, or
-    their object has no other entry.
+    their object has no other entry. Of the hidden functions with one definition, ``hidden`` gives those that are
+    entries all the same: whoever links the objects can call them.
     """
+    callable_ = hidden({name for obj in objects for name in obj.hidden.keys() - obj.inline})
+    objects = [obj.with_entries(callable_) for obj in objects]
     # An object without entries serves those of the others.
-    serving = [part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared))]
+    serving = [part for obj in objects for part in (*obj.hidden_parts, *([] if obj.exported else obj.shared))]
     named = naming({name for obj in objects for name in obj.exported})
     helpers = [obj.helpers(named) for obj in objects]
     for obj, names in zip(objects, helpers, strict=True):
@@ -102,12 +120,12 @@ def entries_of(objects: Sequence[ObjectCode], naming: Naming) -> Mapping[str, Co
     for obj, names in zip(objects, helpers, strict=True):
         for name in obj.exported.keys() - names:
             bodies.setdefault(name, [common]).append(digest_of([obj.exported[name], *obj.shared]))
-            sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
+            sizes[name] = sizes.get(name, 0) + obj.sizes[name]
     return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
-def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
-    """(section, function, start, end) of each function that an object exports, in bytes from the section's start.
+def global_functions(path: Path) -> list[tuple[str, str, int, int]]:
+    """(section, function, start, end) of each function of an object but local ones, in bytes from the section's start.
 
     Raises:
         BuildError: it is not an ELF object.
@@ -118,7 +136,7 @@ def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
             (sections[index].name, symbol.name, start, start + size)
             for index, functions in _functions(symbols, sections).items()
             for symbol, start, size in functions
-            if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_other"]["visibility"] in _VISIBLE
+            if symbol["st_info"]["bind"] != "STB_LOCAL"
         ]
 
 
@@ -165,15 +183,13 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
             name = without_module_id(symbol.name)
             if symbol["st_info"]["bind"] == "STB_LOCAL":
                 out.shared.append(name.encode() + body)
-            elif symbol["st_other"]["visibility"] in _VISIBLE:
-                out.exported[name] = body
-                out.exported_bytes[name] = size
-                # A link takes it from one of several objects; a weak function of C has no group.
-                if symbol["st_info"]["bind"] == "STB_WEAK" and section["sh_flags"] & SH_FLAGS.SHF_GROUP:
-                    out.inline.add(name)
-            else:
-                out.hidden.append(name.encode() + body)
-    out.inline |= {name for name in out.exported if "." in name and name.partition(".")[0] in out.exported}
+                continue
+            (out.exported if symbol["st_other"]["visibility"] in _VISIBLE else out.hidden)[name] = body
+            out.sizes[name] = size
+            # A link takes it from one of several objects; a weak function of C has no group.
+            if symbol["st_info"]["bind"] == "STB_WEAK" and section["sh_flags"] & SH_FLAGS.SHF_GROUP:
+                out.inline.add(name)
+    out.inline |= {name for name in out.sizes if "." in name and name.partition(".")[0] in out.sizes}
     return out
 
 

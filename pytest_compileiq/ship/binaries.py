@@ -178,14 +178,13 @@ class Contents:
     unreadable: tuple[str, ...] = ()
 
 
-def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = ()) -> Contents:
+def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str], Collection[str]]] = ()) -> Contents:
     """The machine code in cubins, fat binaries, host libraries, programs and objects.
 
     Args:
-        stood_for: for every artifact that says so, the entries that its test stands for.
+        recorded: of every artifact, the entries that its test stands for, where it says so, and all of its entries.
     """
-    named = {frozenset(names) for names in stood_for} - {frozenset()}
-    namings = [frozenset[str](), *sorted(named, key=sorted)]
+    namings = [_NOTHING_NAMED, *((frozenset(stood_for), frozenset(entries)) for stood_for, entries in recorded)]
     files = [_contents(path, namings) for path in paths]
     objects = tuple(code for file in files for code in file.objects)
     kernels = (kernel for file in files for kernel in file.kernels)
@@ -197,7 +196,8 @@ def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = 
     )
 
 
-_Namings = Sequence[frozenset[str]]
+_Namings = Sequence[tuple[frozenset[str], frozenset[str]]]
+_NOTHING_NAMED = frozenset[str](), frozenset[str]()
 
 
 def _together(kernels: Iterable[BuiltEntry], objects: Sequence[ObjectCode], namings: _Namings) -> Iterator[BuiltEntry]:
@@ -209,10 +209,12 @@ def _together(kernels: Iterable[BuiltEntry], objects: Sequence[ObjectCode], nami
 
 
 def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, Sequence[str]]:
-    """Host function → its digest where ``namings`` name nothing, and for each of them in turn."""
+    """Host function → its digest where ``namings`` name nothing, and for each other of them in turn."""
     digests: dict[str, list[str]] = {}
-    for naming in namings:
-        for name, code in entries_of(objects, naming.intersection).items():
+    hidden = {name for code in objects for name in code.hidden}
+    named = {(stood_for, entries & hidden) for stood_for, entries in namings}
+    for stood_for, entries in sorted(named, key=lambda pair: [*map(sorted, pair)]):
+        for name, code in entries_of(objects, stood_for.intersection, entries.intersection).items():
             digests.setdefault(name, []).append(code.sha256)
     return digests
 

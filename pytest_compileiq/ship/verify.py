@@ -52,8 +52,9 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
         StoreError: the metadata of an artifact is invalid.
     """
     artifacts = artifacts_of(store, names)
-    stood_for = [artifact.code.keys() & set(artifact.functions) for artifact in artifacts.values()]
-    return compare(read_binaries(paths, stood_for), artifacts, ", ".join(map(str, paths)), bool(names)).lines
+    every = [artifact.code.keys() for artifact in artifacts.values()]
+    recorded = [(of_all & set(one.functions), of_all) for of_all, one in zip(every, artifacts.values(), strict=True)]
+    return compare(read_binaries(paths, recorded), artifacts, ", ".join(map(str, paths)), bool(names)).lines
 
 
 def verdict(lines: Sequence[Sentence]) -> Match:

@@ -218,7 +218,8 @@ class CcBuilder(Builder):
         objects = [made for _, _, made in compilations]
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         compiled_s = commands.seconds
-        code = machine_code(objects, self.functions.among)
+        # A table of addresses reaches what production's own objects reach.
+        code = machine_code(objects, self.functions.among, frozenset if self.by_table else lambda _names: ())
         entries, began_s = self._entries(code), commands.seconds
         table, words = table_of(commands, self.program.program, sorted(entries)) if self.by_table else ([], ())
         self._link(commands, links, [*objects, *table], output, words)

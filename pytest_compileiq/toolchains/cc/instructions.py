@@ -1,4 +1,4 @@
-"""Counts instructions as ``objdump`` decodes them: of objects, and of each function that they export."""
+"""Counts instructions as ``objdump`` decodes them: of objects, and of each function that is not local."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
-from pytest_compileiq.machine_code.elf import exported_functions
+from pytest_compileiq.machine_code.elf import global_functions
 from pytest_compileiq.toolchains.steps import ask
 
 _LISTING_BYTES = 64 * 2**20
@@ -25,7 +25,7 @@ class Instructions:
 
     Attributes:
         whole: of all objects, padding between functions included.
-        functions: exported function → its own, from its first byte to its last; its local helpers are not in it. Empty
+        functions: function, but local ones → its own, from its first byte to its last, without its local helpers. Empty
             where an address does not say which function it is of.
     """
 
@@ -55,7 +55,7 @@ def _counted(listing: str, objects: Sequence[Path]) -> Instructions | None:
         whole += sum(len(addresses) for _, addresses in listed)
         sections = dict(listed)
         is_clear = is_clear and len(sections) == len(listed)  # two sections of one name have the same addresses
-        for section, function, start, end in exported_functions(path):
+        for section, function, start, end in global_functions(path):
             within = sections.get(section, [])
             own = bisect_left(within, end) - bisect_left(within, start)
             functions[function] = functions.get(function, 0) + own

@@ -167,7 +167,9 @@ def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_firs
     instances = "\n".join(f"template {kind} twice({kind});" for kind in ("float", "double", "int", "char", "long"))
     cplusplus(tmp_path, TWICE + STRONG + instances)
     namings = [{TWICE_OF_FLOAT, f"_Z5twiceI{kind}ET_S0_"} for kind in "dcil"]
-    kernels = {kernel.entry: kernel for kernel in read_binaries([tmp_path / "0.o"], namings).kernels}
+    kernels = {
+        kernel.entry: kernel for kernel in read_binaries([tmp_path / "0.o"], [(each, each) for each in namings]).kernels
+    }
     digests_of = [
         digests(machine_code([tmp_path / "0.o"], naming.intersection)) for naming in sorted(namings, key=sorted)
     ]

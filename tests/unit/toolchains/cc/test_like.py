@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
@@ -330,12 +330,21 @@ def test_a_compiler_that_is_not_here_asks_for_another(tmp_path: Path) -> None:
     assert builder(tmp_path, "a.c", compiler="gcc").compiler.command[:2] == ("gcc", "-DVALUE=1")
 
 
+HIDDEN = """
+int helper(int x) { return x + 1; }
+int one(void) { return helper(VALUE); }
+"""
+
+
 @needs_gcc
-def test_a_library_that_production_hides_says_how_to_show_it(tmp_path: Path) -> None:
-    built_project(tmp_path, ("a.c", "gcc -fvisibility=hidden -DVALUE=6 -c a.c"), **{"a.c": ONE})
-    with pytest.raises(BuildError, match=r"flags='-fvisibility=default'"):
-        builder(tmp_path, "a.c").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
-    assert call(builder(tmp_path, "a.c", flags="-fvisibility=default"), tmp_path, "one") == [6]
+@pytest.mark.parametrize("optimised", ["-O2", "-O0"])
+def test_functions_that_production_hides_are_called_and_count(tmp_path: Path, optimised: str) -> None:
+    built_project(tmp_path, ("a.c", f"gcc {optimised} -fvisibility=hidden -DVALUE=6 -c a.c"), **{"a.c": HIDDEN})
+    made = builder(tmp_path, "a.c").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    assert sorted(made.code) == ["helper", "one"]
+    assert builder(tmp_path, "a.c").load(made, set()).one() == 7
+    counted = builder(tmp_path, "a.c").count(made)
+    assert all(counted.code[name].metrics["instructions"] for name in ("helper", "one"))
 
 
 def test_like_is_a_path(tmp_path: Path) -> None:
