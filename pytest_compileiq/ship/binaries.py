@@ -212,9 +212,10 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
     """Host function → its digest where ``namings`` name nothing, and for each other of them in turn."""
     digests: dict[str, list[str]] = {}
     hidden = {name for code in objects for name in code.hidden}
-    named = {(stood_for, entries & hidden) for stood_for, entries in namings}
-    for stood_for, entries in sorted(named, key=lambda pair: [*map(sorted, pair)]):
-        for name, code in entries_of(objects, stood_for.intersection, entries.intersection).items():
+    # Where an artifact records a hidden function, its build made entries of all of them.
+    named = {(stood_for, frozenset(hidden if entries & hidden else ())) for stood_for, entries in namings}
+    for stood_for, callable_ in sorted(named, key=lambda pair: [*map(sorted, pair)]):
+        for name, code in entries_of(objects, stood_for.intersection, callable_.intersection).items():
             digests.setdefault(name, []).append(code.sha256)
     return digests
 
