@@ -54,7 +54,13 @@ _MOST_TRIED = 16  # values of one option
 
 
 class TunedBenchmark(Struct, frozen=True, dict=True):
-    """One tuned test on this machine."""
+    """One tuned test on this machine.
+
+    Raises:
+        MarkerError: of what reads the space: it or its predicates are not usable, or there is none.
+        BuildError: of what reads sources or metrics: a build fails, or has no such metric.
+        EnvironmentFault: of ``device``: this machine has none of the kind.
+    """
 
     nodeid: str  # pytest's name of the test, recorded as the artifact's benchmark
     spec: TuneSpec  # the checked marker
@@ -116,11 +122,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return next(objective.direction for objective in self.spec.objectives if objective.metric == metric)
 
     def value_of(self, metric: str, built: BuildResult) -> int:
-        """The value of an exact objective in ``built``.
-
-        Raises:
-            BuildError: it has no such metric, or no such entry function.
-        """
+        """The value of an exact objective in ``built``."""
         apart = functions_of(self.builder).apart
         entries = {entry: code.metrics for entry, code in built.code.items() if entry not in apart}
         return value_of(metric, built.metrics, entries)
@@ -136,11 +138,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
 
     def device(self, metric: str) -> Device:
-        """The device that ``metric`` is taken on: this machine's, unless it is measured afar.
-
-        Raises:
-            EnvironmentFault: this machine has none of the kind.
-        """
+        """The device that ``metric`` is taken on: this machine's, unless it is measured afar."""
         kind = self.device_kind(metric)
         afar = self.afar.measures.get(kind)
         return afar.device if afar else find_device(kind)
@@ -156,11 +154,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
     @cached_property
     def declared_space(self) -> Space:
-        """What the search may vary: the marker's space, else the compiler's own. Committed controls are held to it.
-
-        Raises:
-            MarkerError: the marker's space or its predicates are not usable, or there is none.
-        """
+        """What the search may vary: the marker's space, else the compiler's own. Committed controls are held to it."""
         space = spaces.space_of(self.spec.space, self.builder, self.nodeid)
         check_names(gene.name for gene in space.knob_genes)
         if self.spec.where:
@@ -170,21 +164,13 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
     @cached_property
     def space(self) -> Space:
-        """``declared_space``, to search it.
-
-        Raises:
-            MarkerError: also, it cannot be searched with the compiler that is here.
-        """
+        """``declared_space``, to search it."""
         if reason := self.why_no_search():
             raise MarkerError(f"{self.nodeid}: {reason}")
         return self.declared_space
 
     def why_no_search(self) -> str | None:
-        """Why the test's space cannot be searched with the compiler that is here, or None when it can.
-
-        Raises:
-            MarkerError: the marker's space or its predicates are not usable, or there is none.
-        """
+        """Why the test's space cannot be searched with the compiler that is here, or None when it can."""
         opaque = self.declared_space.opaque
         if opaque is None:
             return None
@@ -204,9 +190,6 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         """Hold the options of the marker's space to what may be committed: no other option could ever ship.
 
         A macro is the test's own to declare; only ``acf flags``, which does not see the test, needs it named.
-
-        Raises:
-            MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
         from pytest_compileiq.toolchains.option_classes import option_list  # heavy, and a worker asks for no space
 
@@ -228,32 +211,19 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
                     raise MarkerError(f"space: {reason}")
 
     def try_options(self) -> None:
-        """Have the compiler take each option of the marker's space by itself, if it can be asked.
-
-        Raises:
-            MarkerError: it does not take one, so that every candidate with it would be invalid.
-        """
+        """Have the compiler take each option of the marker's space by itself, if it can be asked."""
         tried = [f"{gene.name}{value}" for gene in self._own_options for value in _few(gene.values)]
         if refusal := self.builder.refused_option(tried):
             raise MarkerError(f"space: {refusal}")
 
     def check_space(self) -> None:
-        """Look up the spaces that the marker names, and judge its predicates, in runs without a search too.
-
-        Raises:
-            MarkerError: there is no such space; or a predicate reads a knob that does not exist or may be off, fails,
-                or leaves nothing of the space.
-        """
+        """Look up the spaces that the marker names, and judge its predicates, in runs without a search too."""
         spaces.check_names(self.spec.space, self.builder, self.nodeid)
         if self.spec.where:
             _ = self.declared_space
 
     def rendered(self, candidate: Candidate) -> ControlsFile:
-        """The controls of ``candidate``, without the knobs that have the baseline's value.
-
-        Raises:
-            MarkerError: the compiler takes no such knob.
-        """
+        """The controls of ``candidate``, without the knobs that have the baseline's value."""
         knobs = spaces.without_baseline_values(candidate.knobs, self.declared_space, self.builder)
         return self.builder.render(replace(candidate, knobs=knobs))
 
@@ -294,11 +264,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return replace(self.fingerprint, sources={**self.fingerprint.sources, **self.builds.sources(controls)})
 
     def idle_macro(self) -> str | None:
-        """Why a macro of the space changes nothing in the sources; None if none is known to.
-
-        Raises:
-            BuildError: the sources cannot be read.
-        """
+        """Why a macro of the space changes nothing in the sources; None if none is known to."""
         macros = [gene for gene in self.space.knob_genes if macro_of(f"{gene.name}{gene.values[0]}") is not None]
         if not macros:
             return None

@@ -1,4 +1,7 @@
-"""How far the controls of one benchmark reach: what its test stands for, and which other functions they change."""
+"""How far the controls of one benchmark reach: what its test stands for, and which other functions they change.
+
+All of it raises BuildError where the baseline does not build.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,17 @@ from pytest_compileiq.toolchains.marker_values import call_text
 
 
 def why_unnamed(benchmark: TunedBenchmark) -> str | None:
-    """Which name of ``functions=`` the baseline does not have, in a sentence; None where it has them all.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """Which name of ``functions=`` the baseline does not have, in a sentence; None where it has them all."""
     return functions_of(benchmark.builder).why_not(benchmark.builds.look(None).code)
 
 
 def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str]:
-    """What the test stands for: the functions that its toolchain names, and those that its body takes from ``load()``.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """What the test stands for: the functions that its toolchain names, and those taken from ``load()``."""
     return functions_of(benchmark.builder).among(benchmark.builds.look(None).code).union(used)
 
 
 def decided_by_others(benchmark: TunedBenchmark, stands_for: Collection[str]) -> Iterator[str]:
-    """The objectives that are the largest of all functions, where that is one the test does not stand for: sentences.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """Objectives whose largest function is one that the test does not stand for, as sentences."""
     baseline = benchmark.builds.look(None)
     own = totals({entry: code.metrics for entry, code in baseline.code.items() if entry in stands_for})
     for objective in benchmark.exact_objectives:
@@ -58,11 +49,7 @@ def recorded_functions(benchmark: TunedBenchmark, stands_for: Collection[str]) -
 def why_unfit(
     benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]
 ) -> tuple[FailureKind, str] | None:
-    """Why this build is never measured, whatever its speed, as a candidate's failure; None where it may be.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """Why this build is never measured, whatever its speed, as a candidate's failure; None where it may be."""
     if incomparable := why_incomparable(benchmark, tuned):
         return "wrong", incomparable
     if over := why_over_limit(benchmark, tuned):
@@ -72,11 +59,7 @@ def why_unfit(
 
 
 def why_refused(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> tuple[str, str] | None:
-    """Why committed controls may not stay, whatever their speed, and what helps; None where they may.
-
-    Raises:
-        BuildError: the baseline does not build, or the build has no metric that is limited.
-    """
+    """Why committed controls may not stay, whatever their speed, and what helps; None where they may."""
     if void := why_void(benchmark, tuned, stands_for):
         return f"the controls {void}", remedy(benchmark, stands_for)
     over = why_over_limit(benchmark, tuned)
@@ -112,11 +95,7 @@ def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collecti
 
 
 def remedy(benchmark: TunedBenchmark, stands_for: Collection[str]) -> str:
-    """What to do where neighbours make candidates void: among it the marker's toolchain that allows them, to paste.
-
-    Raises:
-        BuildError: the baseline does not build.
-    """
+    """What to do where neighbours make candidates void: among it the marker's toolchain that allows them, to paste."""
     functions, entries = functions_of(benchmark.builder), benchmark.builds.look(None).code
     others = {_name(entry, entries, stands_for) for entry in set(stands_for) - functions.among(entries)}
     names = [*functions.patterns, *sorted(others)]

@@ -83,7 +83,7 @@ def run_block(
     ) as watch:
         try:
             block = _BlockRun(benchmark, body, arms, workload, plan, tick, watch).run()
-            watch.after()
+            watch.after_quad()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
         return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks))

@@ -89,9 +89,8 @@ _RECORD = "result.json"
 class Builds(Struct, frozen=True):
     """Builds of one benchmark under ``directory``, which lives as long as the run and is never shared between runs.
 
-    Attributes:
-        makers: gives those who make these builds elsewhere, as they would be made here; None where nobody does.
-        slots: of this machine, for the searches of all benchmarks that are under way.
+    Raises:
+        BuildError: of ``get``, ``look`` and ``sources``: the build fails, now or when it was first tried.
     """
 
     builder: Builder  # the compiler on the kernel
@@ -99,18 +98,14 @@ class Builds(Struct, frozen=True):
     timeout_s: float  # bound on one build
     metrics: frozenset[str]  # the exact metrics that objectives take; what is slow to count is counted only for these
     cached: CachedBuilds | None = None  # the builds of other runs that may be taken instead; None where each is made
-    makers: Callable[[Builds], Sequence[Maker]] | None = None
-    slots: AbstractContextManager[object] = msgspec.field(default_factory=nullcontext)
+    makers: Callable[[Builds], Sequence[Maker]] | None = None  # who makes these builds elsewhere, just as here
+    slots: AbstractContextManager[object] = msgspec.field(default_factory=nullcontext)  # shared by all searches
     _sources: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     _found: dict[str, CachedBuild | None] = msgspec.field(default_factory=dict)
     _not_kept: dict[str, str] = msgspec.field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
-        """Build, or read what was built before.
-
-        Raises:
-            BuildError: this build fails, now or when it was first tried.
-        """
+        """Build, or read what was built before."""
         home = self._home(controls)
         record = home / _RECORD
         if record.exists():
@@ -132,21 +127,13 @@ class Builds(Struct, frozen=True):
         return self._home(controls)
 
     def copied(self, controls: Iterable[ControlsFile | None], directory: Path) -> Builds:
-        """These builds, of each of ``controls``, in ``directory``: files that no process has loaded.
-
-        Raises:
-            OSError: they cannot be copied.
-        """
+        """These builds, of each of ``controls``, in ``directory``: files that no process has loaded."""
         for each in controls:
             shutil.copytree(self.made(each), directory / _name(each), dirs_exist_ok=True)
         return msgspec.structs.replace(self, directory=directory)
 
     def look(self, controls: ControlsFile | None) -> BuildResult:
-        """As ``get``, but the built file of what the build cache has need not be there: most are not opened.
-
-        Raises:
-            BuildError: this build fails.
-        """
+        """As ``get``, but the built file of what the build cache has need not be there: most are not opened."""
         found = self._find(controls, self._home(controls))
         return found.built if found else self.get(controls)
 
@@ -156,11 +143,7 @@ class Builds(Struct, frozen=True):
         return next(iter(self._not_kept.values()), None)
 
     def sources(self, controls: ControlsFile | None) -> Mapping[str, str]:
-        """Path → SHA-256 of every project file that the compiler reads with ``controls``.
-
-        Raises:
-            BuildError: the compiler cannot read them.
-        """
+        """Path → SHA-256 of every project file that the compiler reads with ``controls``."""
         known = self._sources.get(_name(controls))
         if known is not None:
             return known

@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import fault_of
-from pytest_compileiq.ray.remote_files import Arrivals, Spoilt
+from pytest_compileiq.ray.remote_files import BUILDS, Arrivals, Spoilt
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.clock import Measures
@@ -30,7 +30,6 @@ from pytest_compileiq.workers.transport import WorkerDied
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
-BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
 _PROJECT = "project"
 

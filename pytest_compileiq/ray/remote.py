@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,43 @@ from msgspec.structs import replace
 
 from pytest_compileiq.ray.cluster import what_ray_says
 from pytest_compileiq.ray.device_actor import CALLS_AT_ONCE, UNHEARD_S, DeviceActor, Ended
-from pytest_compileiq.ray.luggage import RemoteFiles, SentFiles
+from pytest_compileiq.ray.remote_files import BUILDS, FileSet, RemoteFiles
 from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
 from pytest_compileiq.workers.transport import WorkerDied
 
 _POLL_S = 1.0
 _STOP_S = 10.0
+
+
+@dataclass
+class SentFiles:
+    """What one actor has been given of it, each thing once, however many threads ask for it."""
+
+    files: RemoteFiles
+    ask: Callable[..., object]  # calls a method of the actor
+    _is_settled: bool = False
+    _brought: set[Path] = field(default_factory=set)
+    _delivering: threading.Lock = field(default_factory=threading.Lock)
+
+    def settle(self) -> None:
+        """Bring the project."""
+        with self._delivering:
+            if not self._is_settled:
+                self._deliver(self.files.project(), "settle")
+                self._is_settled = True
+
+    def bring(self, build: Path) -> None:
+        """Bring a build, a folder of the run's."""
+        with self._delivering:
+            if build not in self._brought:
+                with self.files.build(build) as (file_set, place):
+                    self._deliver(file_set, "unpack", f"{BUILDS}/{place}")
+                self._brought.add(build)
+
+    def _deliver(self, file_set: FileSet, method: str, *arguments: object) -> None:
+        for message in file_set.messages():
+            self.ask("take", message)
+        self.ask(method, file_set.manifest(), *arguments)
 
 
 class RemoteDevice:
@@ -43,7 +74,7 @@ class RemoteDevice:
 
         self.name = name
         self.why_lost = ""
-        self._deliveries: SentFiles | None = None
+        self._sent: SentFiles | None = None
         self._losing = threading.Lock()
         self._heard = time.monotonic()
         self._beats: Any = None
@@ -98,21 +129,21 @@ class RemoteDevice:
     @property
     def shares_files(self) -> bool:
         """Whether it sees this machine's files at the same paths."""
-        return self._deliveries is None
+        return self._sent is None
 
-    def furnish(self, luggage: RemoteFiles) -> None:
+    def furnish(self, files: RemoteFiles) -> None:
         """It does not see this machine's files: it is to work on copies of them."""
-        self._deliveries = SentFiles(luggage, self.ask)
+        self._sent = SentFiles(files, self.ask)
 
     def settle(self) -> None:
         """Bring the project, once, where it does not see it."""
-        if self._deliveries is not None:
-            self._given(self._deliveries.settle)
+        if self._sent is not None:
+            self._given(self._sent.settle)
 
     def bring(self, build: Path) -> None:
         """Bring a build, once, where it does not see it; raises as ``settle``, and OSError if it cannot be read."""
-        if self._deliveries is not None:
-            self._given(partial(self._deliveries.bring, build))
+        if self._sent is not None:
+            self._given(partial(self._sent.bring, build))
 
     def _given(self, deliver: Callable[[], None]) -> None:
         try:

@@ -11,8 +11,11 @@ import json
 import os
 import shutil
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -22,7 +25,9 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, Signal
 from pytest_compileiq.system.files import Unfit, inside
+from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.vcs import listed_files
+from pytest_compileiq.workers.start import LIBRARIES
 
 PIECE_BYTES = 4 * 2**20  # neither an object store nor a message is to be the limit
 _DIGEST_LETTERS = frozenset("0123456789abcdef")
@@ -185,6 +190,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[tuple[_Item, ...]], message: bytes
         raise Spoilt(f"no such message: {error}") from error
 
 
+BUILDS = "builds"  # where they are in an actor's own folder
 OWN_DISTRIBUTION = "pytest-compileiq"
 LARGE_BYTES = 100 * 2**20
 # Ray's own limit for a working directory (GCS_STORAGE_MAX_SIZE), though contents travel in smaller messages here.
@@ -204,7 +210,7 @@ class ProjectFiles:
 
 
 def listed(root: Path) -> ProjectFiles:
-    """What of the project at ``root`` travels; paths are relative to it."""
+    """What git tracks or does not ignore; without a repository, all but caches and environments."""
     present = sorted(name for name in listed_files(root) or _walked(root) if _may_travel(root, name))
     links_out = tuple(name for name in present if not _stays_inside(root, name))
     return ProjectFiles(tuple(name for name in present if name not in set(links_out)), links_out)
@@ -326,3 +332,32 @@ def _editable(direct_url: str) -> Path | None:
         return Path(unquote(urlsplit(told["url"]).path)).resolve() if is_editable else None
     except (ValueError, KeyError, AttributeError):  # another installer's own idea of the file
         return None
+
+
+@dataclass
+class RemoteFiles:
+    """The files of one run."""
+
+    root: Path  # of the project
+    guard: Guard  # of the run, which holds its builds
+    say: Callable[[str], None]  # tells the user one line
+    _project: FileSet | None = None
+    _packing: threading.Lock = field(default_factory=threading.Lock)
+
+    def project(self) -> FileSet:
+        """The project as it was when it was first asked for, so that all nodes have the same."""
+        with self._packing:
+            if self._project is None:
+                expect_own_code(self.root, LIBRARIES)
+                self._project = pack_project(self.root, self.guard.folder / "project", self.say)
+            return self._project
+
+    @contextmanager
+    def build(self, folder: Path) -> Iterator[tuple[FileSet, str]]:
+        """A build, and its folder's path below that of all builds."""
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        contents = Path(tempfile.mkdtemp(dir=self.guard.folder, prefix="sent-"))
+        try:
+            yield packed(folder, names, contents), folder.relative_to(self.guard.folder).as_posix()
+        finally:
+            shutil.rmtree(contents, ignore_errors=True)

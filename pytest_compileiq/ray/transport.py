@@ -23,14 +23,14 @@ from pytest_compileiq.ray.cluster import (
     unlike_nodes,
 )
 from pytest_compileiq.ray.device_actor import CALLS_AT_ONCE
-from pytest_compileiq.ray.luggage import RemoteFiles
 from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
+from pytest_compileiq.ray.remote_files import RemoteFiles
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.timing.clock import Device, Measures
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, Transports, WorkerDied
+from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, WorkerDied
 
 
 @dataclass
@@ -43,7 +43,7 @@ class DeviceSlot:
     turn: threading.RLock = field(default_factory=threading.RLock)  # whoever works there has it
     losses: int = 0  # of actors, since something was done there
     is_usable: bool = True  # False once its node is gone or refused, or actors are lost there again and again
-    luggage: RemoteFiles | None = None
+    files: RemoteFiles | None = None
     device: RemoteDevice | None = None
 
     @property
@@ -55,8 +55,8 @@ class DeviceSlot:
         """Its device; of an actor that begins now, where the last one was lost."""
         if self.device is None or self.device.is_lost:
             self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
-            if self.luggage is not None:
-                self.device.furnish(self.luggage)
+            if self.files is not None:
+                self.device.furnish(self.files)
         return self.device
 
 
@@ -70,7 +70,7 @@ def named(devices: Sequence[Device]) -> str:
 
 
 _BEAT_S = 5.0
-_LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them
+_LOSSES_IN_A_ROW = 2  # of actors at one slot, with nothing done between them
 
 
 @dataclass
@@ -83,8 +83,8 @@ class Cluster:
     say: Callable[[str], None]  # tells the user one line
     start: Start  # what every worker begins with
     kinds: frozenset[str]  # of devices that the run measures on
-    places: list[DeviceSlot] = field(default_factory=list)
-    luggage: RemoteFiles = field(init=False)  # what nodes that do not see this machine's files are given
+    slots: list[DeviceSlot] = field(default_factory=list)
+    files: RemoteFiles = field(init=False)  # what nodes that do not see this machine's files are given
     measures: Mapping[str, Measures] = field(default_factory=dict)  # kind → what all devices in use measure on
     processors: defaultdict[str, ProcessorTurn] = field(default_factory=lambda: defaultdict(ProcessorTurn))
     _losing: threading.Lock = field(default_factory=threading.Lock)
@@ -97,7 +97,12 @@ class Cluster:
     _closed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        """Connect, or begin a cluster, and look at its devices."""
+        """Connect, or begin a cluster, and look at its devices.
+
+        Raises:
+            EnvironmentFault: Ray is not installed, or there is no such cluster.
+            ConnectionError: the cluster has no device that can be used.
+        """
         connect(self.where, self.guard, self.say)
         try:
             self._look_around()
@@ -106,76 +111,95 @@ class Cluster:
             raise
 
     def _look_around(self) -> None:
-        """See what each node is good for; raises as the beginning of the cluster does."""
+        """See what each node is good for."""
         self._own_node = own_node()
         probe = self.guard.folder / "seen-by-nodes"
         probe.touch()
         told = self._told = str(self.root), str(self.guard.folder), str(probe)
-        self.luggage = RemoteFiles(self.root, self.guard, self.say)
-        self.places = [
+        self.files = RemoteFiles(self.root, self.guard, self.say)
+        nodes = living_nodes()
+        if self.where != OWN:  # others may lack what messages and workers depend on
+            unlike = unlike_nodes(nodes)
+            for node in nodes:
+                if why := unlike.get(node["NodeID"]):
+                    self.say(f"{name_of(node)} is not used: {why}")
+            nodes = [node for node in nodes if node["NodeID"] not in unlike]
+        self.slots = [
             DeviceSlot(node, has_gpu, told)
-            for node in (living_nodes() if self.where == OWN else self._alike(living_nodes()))
+            for node in nodes
             for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
         ]
         threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()
-        asked = [(place, place.reached().begin("shares_files")) for place in self.places]
-        for place, reference in asked:
-            self._look_for_files(place, reference)
+        asked = [(slot, slot.reached().begin("shares_files")) for slot in self.slots]
+        for slot, reference in asked:
+            device = slot.reached()
+            try:
+                if not device.answer(reference):
+                    slot.files = self.files
+                    device.furnish(self.files)
+            except WorkerDied as death:
+                slot.is_usable = False
+                self.say(f"{death.reason}: it is not used")
         self._expect_one_model()
-        self._elsewhere = {place.node["NodeID"]: place.node for place in self.places if place.luggage}
-        self.places = self.usable
-        if not self.places:
+        self._elsewhere = {slot.node["NodeID"]: slot.node for slot in self.slots if slot.files}
+        self.slots = self.usable
+        if not self.slots:
             raise ConnectionError("no node of the Ray cluster can be used")
         if self._elsewhere:
-            self.luggage.project()  # now, for what it is refused for to be said before anything begins
+            self.files.project()  # now, for what it is refused for to be said before anything begins
+
+    @property
+    def each(self) -> Sequence[RayTransport]:
+        """One transport to each device that the run began with."""
+        return [RayTransport(self, home) for home in range(len(self.slots))]
 
     @property
     def usable(self) -> list[DeviceSlot]:
         """The devices that are left."""
-        return [place for place in self.places if place.is_usable]
+        return [slot for slot in self.slots if slot.is_usable]
 
-    def lost(self, place: DeviceSlot, device: RemoteDevice) -> None:
+    def lost(self, slot: DeviceSlot, device: RemoteDevice) -> None:
         """Note the loss of a device's actor, and tell it once."""
         with self._losing:
             if id(device) in self._told_lost or self._closed.is_set():
                 return
             self._told_lost.add(id(device))
-            place.losses += 1
-            self.say(f"{device.why_lost}; {self._what_is_left(place)}")
+            slot.losses += 1
+            self.say(f"{device.why_lost}; {self._what_is_left(slot)}")
 
-    def _what_is_left(self, place: DeviceSlot) -> str:
-        """What becomes of a place whose actor was lost."""
-        others = [other for other in self.usable if other is not place]
+    def _what_is_left(self, slot: DeviceSlot) -> str:
+        """What becomes of a slot whose actor was lost."""
+        others = [other for other in self.usable if other is not slot]
         left = f"going on with {quantity(len(others), 'other device')}" if others else "no device is left"
         try:
             living = {node["NodeID"] for node in living_nodes()}
         except ConnectionError as error:  # so that no other actor can begin
-            place.is_usable = False
+            slot.is_usable = False
             return f"{error}: {left}"
         if self._own_node not in living:  # then Ray takes this run's job for finished
-            for each in self.places:
+            for each in self.slots:
                 each.is_usable = False
             mend = "" if self.where == OWN else "ray start it again, and "
             return (
                 "the node of this machine is gone, and with it this run's part in the cluster: nothing that was "
                 f"finished is lost; {mend}the same command goes on"
             )
-        if place.node["NodeID"] not in living:
-            place.is_usable = False
+        if slot.node["NodeID"] not in living:
+            slot.is_usable = False
             return f"its node is gone: {left}"
-        if place.losses >= _LOSSES_IN_A_ROW and others:
-            place.is_usable = False
-            return f"{place.losses} in a row were lost there: {left}"
+        if slot.losses >= _LOSSES_IN_A_ROW and others:
+            slot.is_usable = False
+            return f"{slot.losses} in a row were lost there: {left}"
         return "another one takes its place"
 
-    def processor_of(self, place: DeviceSlot) -> ProcessorTurn:
+    def processor_of(self, slot: DeviceSlot) -> ProcessorTurn:
         """Who uses the processor of a device: nodes that see this machine's files are this machine."""
-        return OWN_PROCESSOR if place.luggage is None else self.processors[place.node["NodeID"]]
+        return OWN_PROCESSOR if slot.files is None else self.processors[slot.node["NodeID"]]
 
     def afar(self, nodeid: str) -> Afar:
         """What other machines do for a test; this one builds too, as much as it is to."""
         # Nodes that are measured on, and where flags mean something else, are refused when they enter the test.
-        is_here = any(place.luggage is None for place in self.usable)
+        is_here = any(slot.files is None for slot in self.usable)
         host_flags = None if is_here else self._of_builds().host_flags(nodeid)
 
         def makers(builds: Builds) -> Sequence[Maker]:
@@ -186,26 +210,24 @@ class Cluster:
     def _of_builds(self) -> BuildNodes:
         with self._looking:
             if self._build_nodes is None:
-                self._build_nodes = BuildNodes(self._builders(), self.start, self.root, self.say)
+                nodes = [self._builder(node) for node in self._elsewhere.values()]
+                self._build_nodes = BuildNodes(nodes, self.start, self.root, self.say)
             return self._build_nodes
 
-    def _builders(self) -> list[BuildNode]:
-        return [self._builder(node) for node in self._elsewhere.values()]
-
     def _builder(self, node: Node) -> BuildNode:
-        slots = max(1, int(node["Resources"].get("CPU", 1)))
+        builds = max(1, int(node["Resources"].get("CPU", 1)))
         device = RemoteDevice(
-            node["NodeID"], name_of(node), self._told, has_gpu=False, calls_at_once=slots + CALLS_AT_ONCE
+            node["NodeID"], name_of(node), self._told, has_gpu=False, calls_at_once=builds + CALLS_AT_ONCE
         )
-        device.furnish(self.luggage)
-        return BuildNode(device, slots, self.processors[node["NodeID"]], self.say)
+        device.furnish(self.files)
+        return BuildNode(device, builds, self.processors[node["NodeID"]], self.say)
 
     def refuse(self, node: Node, reason: str) -> None:
         """Use a node no more, and tell it once."""
         with self._losing:
-            refused = [place for place in self.usable if place.node["NodeID"] == node["NodeID"]]
-            for place in refused:
-                place.is_usable = False
+            refused = [slot for slot in self.usable if slot.node["NodeID"] == node["NodeID"]]
+            for slot in refused:
+                slot.is_usable = False
             if refused:
                 self.say(f"{name_of(node)} is not used: {reason}")
 
@@ -218,56 +240,38 @@ class Cluster:
             device.stop()
         leave()
 
-    def _alike(self, nodes: list[Node]) -> list[Node]:
-        """The nodes that have what messages and workers depend on as this machine has it; others are told."""
-        unlike = unlike_nodes(nodes)
-        for node in nodes:
-            if why := unlike.get(node["NodeID"]):
-                self.say(f"{name_of(node)} is not used: {why}")
-        return [node for node in nodes if node["NodeID"] not in unlike]
-
-    def _look_for_files(self, place: DeviceSlot, reference: object) -> None:
-        device = place.reached()
-        try:
-            if not device.answer(reference):
-                place.luggage = self.luggage
-                device.furnish(self.luggage)
-        except WorkerDied as death:
-            place.is_usable = False
-            self.say(f"{death.reason}: it is not used")
-
     def _expect_one_model(self) -> None:
         """Measure on devices of one model alone."""
         # What is fast on one model need not be on another, and a claim is about one.
-        measures = {id(place): self._measures_of(place) for place in self.usable}
-        able = [place for place in self.usable if self.kinds <= measures[id(place)].keys()]
-        models = {id(place): tuple(measures[id(place)][kind].device for kind in sorted(self.kinds)) for place in able}
-        own = [models[id(place)] for place in able if place.node["NodeID"] == self._own_node]
+        measures = {id(slot): self._measures_of(slot) for slot in self.usable}
+        able = [slot for slot in self.usable if self.kinds <= measures[id(slot)].keys()]
+        models = {id(slot): tuple(measures[id(slot)][kind].device for kind in sorted(self.kinds)) for slot in able}
+        own = [models[id(slot)] for slot in able if slot.node["NodeID"] == self._own_node]
         kept = own[0] if own else next((model for model, _ in Counter(models.values()).most_common(1)), ())
-        for place in self.usable:
-            if place not in able:
-                lacking = " and ".join(sorted(self.kinds - measures[id(place)].keys()))
-                self._leave_out(place, f"has no device of kind {lacking}")
-            elif models[id(place)] != kept:
-                self._leave_out(place, f"measures on {named(models[id(place)])}, and this run on {named(kept)}")
+        for slot in self.usable:
+            if slot not in able:
+                lacking = " and ".join(sorted(self.kinds - measures[id(slot)].keys()))
+                self._leave_out(slot, f"has no device of kind {lacking}")
+            elif models[id(slot)] != kept:
+                self._leave_out(slot, f"measures on {named(models[id(slot)])}, and this run on {named(kept)}")
             else:
-                self.measures = measures[id(place)]
+                self.measures = measures[id(slot)]
 
-    def _measures_of(self, place: DeviceSlot) -> Mapping[str, Measures]:
-        """What is measured on at a place, of the kinds of this run; nothing where its actor is lost."""
+    def _measures_of(self, slot: DeviceSlot) -> Mapping[str, Measures]:
+        """What is measured on at a slot, of the kinds of this run; nothing where its actor is lost."""
         try:
-            measures: Mapping[str, Measures] = place.reached().ask("measures", sorted(self.kinds))
+            measures: Mapping[str, Measures] = slot.reached().ask("measures", sorted(self.kinds))
         except WorkerDied as death:
-            place.is_usable = False
+            slot.is_usable = False
             self.say(f"{death.reason}: it is not used")
             return {}
         return measures
 
-    def _leave_out(self, place: DeviceSlot, why: str) -> None:
-        place.is_usable = False
-        if place.device is not None:
-            place.device.stop()
-        self.say(f"{place.name} {why}: it is not measured on")
+    def _leave_out(self, slot: DeviceSlot, why: str) -> None:
+        slot.is_usable = False
+        if slot.device is not None:
+            slot.device.stop()
+        self.say(f"{slot.name} {why}: it is not measured on")
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
@@ -277,23 +281,7 @@ class Cluster:
     def _devices(self) -> list[RemoteDevice]:
         """The actors, those that build included."""
         of_builds = [node.device for node in self._build_nodes.nodes] if self._build_nodes else []
-        return [*(place.device for place in self.places if place.device is not None), *of_builds]
-
-
-def open_transport(
-    root: Path, guard: Guard, where: str, say: Callable[[str], None], start: Start, kinds: frozenset[str]
-) -> Transports:
-    """The devices of the cluster ``where``, for one run; raises as ``Cluster``."""
-    return _ClusterTransports(root, guard, where, say, start, kinds)
-
-
-class _ClusterTransports(Cluster):
-    """A run's part in a cluster."""
-
-    @property
-    def each(self) -> Sequence[RayTransport]:
-        """One transport to each device that the run began with."""
-        return [RayTransport(self, home) for home in range(len(self.places))]
+        return [*(slot.device for slot in self.slots if slot.device is not None), *of_builds]
 
 
 @dataclass
@@ -306,88 +294,91 @@ class RayTransport:
 
     @property
     def devices(self) -> int:
-        return len(self.cluster.places)
+        return len(self.cluster.slots)
 
     def launch(self, start: Start, number: int) -> Connection:
-        place = self._place_of(number)
-        device = place.reached()
+        slot = self._slot_of(number)
+        device = slot.reached()
         try:
             line = launched(device, start)
         except WorkerDied as death:
-            self._lost(number, place, device, death)
+            self._lost(number, slot, device, death)
             raise
         return RayConnection(
-            device, line, lambda: self._place_of(number).device,
-            partial(self._done, number, place, device),
+            device, line, lambda: self._slot_of(number).device,
+            partial(self._done, number, slot, device),
         )  # fmt: skip
 
     @contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
         for tries_left in reversed(range(MOST_LOSSES)):
-            place = self._place_of(number)
-            with place.turn, self._held(number, place, kinds) as is_held:
-                if (is_held and self._place_of(number) is place) or not tries_left:  # what is asked for next tells it
+            slot = self._slot_of(number)
+            with slot.turn, self._held(number, slot, kinds) as is_held:
+                if (is_held and self._slot_of(number) is slot) or not tries_left:  # what is asked for next tells it
                     yield
                     return
 
     @contextmanager
-    def _held(self, number: int, place: DeviceSlot, kinds: Sequence[str]) -> Iterator[bool]:
+    def _held(self, number: int, slot: DeviceSlot, kinds: Sequence[str]) -> Iterator[bool]:
         if "cpu" not in kinds:
             yield True
             return
-        device = place.reached()
+        device = slot.reached()
         try:
             device.ask("hold")
         except WorkerDied as death:
-            self._lost(number, place, device, death)
+            self._lost(number, slot, device, death)
             yield False
             return
         try:
-            with self.cluster.processor_of(place).measuring():
+            with self.cluster.processor_of(slot).measuring():
                 yield True
         finally:
             with suppress(WorkerDied):
                 device.ask("release")
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        place = self._place_of(number)
-        self.cluster.refuse(place.node, reason)
-        return WorkerDied("lost", f"{place.name} is not used: {reason}")
+        slot = self._slot_of(number)
+        self.cluster.refuse(slot.node, reason)
+        return WorkerDied("lost", f"{slot.name} is not used: {reason}")
 
     def sweep(self, spared: Collection[Connection] = ()) -> None:
-        for place in self.cluster.usable:
-            if place.turn.acquire(blocking=False):  # who waits for a turn that has one waits for ever
+        for slot in self.cluster.usable:
+            if slot.turn.acquire(blocking=False):  # who waits for a turn that has one waits for ever
                 try:
                     with suppress(WorkerDied):
-                        place.reached().ask("sweep")
+                        slot.reached().ask("sweep")
                 finally:
-                    place.turn.release()
+                    slot.turn.release()
 
-    def _place_of(self, number: int) -> DeviceSlot:
-        places, first = self.cluster.places, self.home + number
-        in_turn = [places[(first + step) % len(places)] for step in range(len(places))]
-        usable = [place for place in in_turn if place.is_usable]
+    def _slot_of(self, number: int) -> DeviceSlot:
+        slots, first = self.cluster.slots, self.home + number
+        in_turn = [slots[(first + step) % len(slots)] for step in range(len(slots))]
+        usable = [slot for slot in in_turn if slot.is_usable]
         if not usable:
             raise ConnectionError(
                 "no device of the Ray cluster is left: nothing that was finished is lost, and the same command goes on "
                 "where there is one again"
             )
-        return next((place for place in usable if place is not self._avoided.get(number)), usable[0])
+        return next((slot for slot in usable if slot is not self._avoided.get(number)), usable[0])
 
-    def _done(self, number: int, place: DeviceSlot, device: RemoteDevice, death: WorkerDied | None) -> None:
+    def _done(self, number: int, slot: DeviceSlot, device: RemoteDevice, death: WorkerDied | None) -> None:
         if death is not None:
-            self._lost(number, place, device, death)
+            self._lost(number, slot, device, death)
             return
-        place.losses = 0
+        slot.losses = 0
         self._avoided.pop(number, None)
 
-    def _lost(self, number: int, place: DeviceSlot, device: RemoteDevice, death: WorkerDied) -> None:
+    def _lost(self, number: int, slot: DeviceSlot, device: RemoteDevice, death: WorkerDied) -> None:
         if death.kind != "lost":
             return
-        self.cluster.lost(place, device)
+        self.cluster.lost(slot, device)
         # Asked again on another device: it may have been this one's doing. What is lost there too was the candidate's.
         before = self._avoided.pop(number, None)
         if before is None:
-            self._avoided[number] = place
-        elif before is not place:
-            before.losses = place.losses = 0
+            self._avoided[number] = slot
+        elif before is not slot:
+            before.losses = slot.losses = 0
+
+
+open_transport = Cluster  # of `rooms.transport()`

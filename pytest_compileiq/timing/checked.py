@@ -63,7 +63,12 @@ class _Unsteady(CheckFailed):
 
 
 class CheckedArm(Struct):
-    """One arm's callable, with what its calls write."""
+    """One arm's callable, with what its calls write.
+
+    Raises:
+        CheckFailed: of all methods that call or look: what was timed is wrong.
+        ArmError: the callable raised, or ``reset`` did.
+    """
 
     timed: Timed
     asked: MeasureArguments
@@ -71,12 +76,7 @@ class CheckedArm(Struct):
     _known: list[WrittenOutput] | None = None
 
     def learn(self) -> None:
-        """Find out which bytes of its outputs a call writes.
-
-        Raises:
-            CheckFailed: it writes nothing, works in place, is not done when it returns, or is not the same every time.
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Find out which bytes of its outputs a call writes."""
         if self._known is not None:
             return
         from pytest_compileiq.timing.outputs import equal
@@ -105,12 +105,7 @@ class CheckedArm(Struct):
         return tuple(self._known or ())
 
     def expect_as_much_as(self, other: CheckedArm) -> None:
-        """What the other arm writes has to be written by this one too; ``check`` judges that where it is given.
-
-        Raises:
-            CheckFailed: this arm leaves some of it as it was.
-            ArmError: ``reset`` raised.
-        """
+        """What the other arm writes has to be written by this one too; ``check`` judges that where it is given."""
         for own, its in zip(self._known or (), other._known or (), strict=False):
             left = own.left_of(its)
             if self.asked.check is not None:
@@ -145,11 +140,7 @@ class CheckedArm(Struct):
         self.overwriting_s = time.perf_counter() - begun
 
     def overwrite_before_each(self) -> None:
-        """Have a GPU overwrite what calls write before each that is timed.
-
-        Raises:
-            EnvironmentFault: it has no memory for that.
-        """
+        """Have a GPU overwrite what calls write before each that is timed."""
         if self.asked.reset is None:  # which restores what the call works on, and would have to come after it
             self.timed.clock.overwrite_before(self.timed.call, [known.flip_of_all for known in self._known or ()])
 
@@ -161,12 +152,7 @@ class CheckedArm(Struct):
         return which == "all" and bool(self.asked.outputs)
 
     def expect_possible(self, call_s: float) -> None:
-        """Hold the time of one call to the bytes that it writes.
-
-        Raises:
-            CheckFailed: nothing stores as fast as that.
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Hold the time of one call to the bytes that it writes."""
         size = sum(known.written_bytes for known in self._known or ())
         if size < _LEAST_WRITTEN or size / call_s <= (limit := self.timed.clock.store_limit()).bytes_per_s:
             return
@@ -186,11 +172,7 @@ class CheckedArm(Struct):
         return time.process_time() - processor_s > _PARALLEL * (time.perf_counter() - wall_s)
 
     def look(self) -> None:
-        """Look at what the last call wrote.
-
-        Raises:
-            CheckFailed: it is wrong.
-        """
+        """Look at what the last call wrote."""
         if self.asked.check is not None:
             try:
                 self.asked.check()
@@ -208,23 +190,13 @@ class CheckedArm(Struct):
                 raise _Unsteady(self.timed.arm, known.output.name, f"{differs}, differ from the first checked call's")
 
     def look_at_each_of(self, calls: int) -> None:
-        """Make so many calls, each on overwritten outputs, and look at each.
-
-        Raises:
-            CheckFailed: one is wrong.
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Make so many calls, each on overwritten outputs, and look at each."""
         for _ in range(calls):
             self._call_on_poison()
             self.look()
 
     def last(self) -> object:
-        """Overwrite what the callable writes, and call once more; returns what that call returned.
-
-        Raises:
-            CheckFailed: it is wrong.
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Overwrite what the callable writes, and call once more; returns what that call returned."""
         self.learn()
         value = self._call_on_poison()
         self.look()
@@ -275,19 +247,14 @@ class CheckedArm(Struct):
 
 @dataclass
 class CheckedBlock:
-    """Both arms of one block, and how often the tuned one was looked at."""
+    """Both arms of one block, and how often the tuned one was looked at; its methods raise as a ``CheckedArm``'s."""
 
     plan: BlockPlan
     arms: Mapping[Arm, CheckedArm]
     made: ChecksMade | None = field(default=None, init=False)
 
     def learn(self) -> None:
-        """Find out what both arms write.
-
-        Raises:
-            CheckFailed: one of them is no sound thing to time.
-            ArmError: a callable raised, or a ``reset`` did.
-        """
+        """Find out what both arms write."""
         baseline, tuned = self.arms["baseline"], self.arms["tuned"]
         baseline.learn()
         with self._doubting_the_baseline_too():
@@ -301,12 +268,7 @@ class CheckedBlock:
                 own.overwrite(0)  # a pause may come first
 
     def before_slot(self, arm: Arm, slot: int) -> SlotStart | None:
-        """Time the single call that the plan begins ``slot`` with, and look at a dirty one; None where there is none.
-
-        Raises:
-            CheckFailed: an arm is wrong.
-            ArmError: a callable raised, or a ``reset`` did.
-        """
+        """Time the single call that the plan begins ``slot`` with, and look at a dirty one; else None."""
         kind, checked = self.plan.starts.get(slot), self.arms[arm]
         if kind is None or not checked.begins_with(kind):
             return None
@@ -323,12 +285,7 @@ class CheckedBlock:
         return SlotStart("bare" if kind == "pause" and checked.asked.is_bare else kind, seconds)
 
     def after_slot(self, arm: Arm, slot: int) -> None:
-        """Look at what ``arm`` wrote, if the plan says so, and call it once more, so that the caches are its own again.
-
-        Raises:
-            CheckFailed: an arm is wrong.
-            ArmError: a callable raised, or a ``reset`` did.
-        """
+        """Look at what ``arm`` wrote, if the plan says so, and call it once more: the caches are its own again."""
         if self.made is None or slot not in self.plan.checks:
             return
         checked, further = self.arms[arm], self.plan.checks[slot]
@@ -340,22 +297,12 @@ class CheckedBlock:
             self.made = replace(self.made, checks=self.made.checks + 1 + further, slots=self.made.slots + 1)
 
     def expect_possible(self, slots: Sequence[Slot[float]]) -> None:
-        """As ``CheckedArm.expect_possible``, of the median sample of each arm, the tuned one first; in seconds.
-
-        Raises:
-            CheckFailed: an arm is faster than anything can be.
-            ArmError: a callable raised, or a ``reset`` did.
-        """
+        """As ``CheckedArm.expect_possible``, of the median sample of each arm, the tuned one first; in seconds."""
         for arm in ("tuned", "baseline"):
             self.arms[arm].expect_possible(median(value for slot in slots if slot.arm == arm for value in slot.values))
 
     def last(self, arm: Arm) -> object:
-        """As ``CheckedArm.last``, of that arm.
-
-        Raises:
-            CheckFailed: an arm is wrong.
-            ArmError: a callable raised, or a ``reset`` did.
-        """
+        """As ``CheckedArm.last``, of that arm."""
         with self._doubting_the_baseline_too():
             return self.arms[arm].last()
 

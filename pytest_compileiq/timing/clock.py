@@ -151,19 +151,14 @@ class CpuClock:
 
 def cpu_device() -> Device:
     """This processor's model: on virtual machines the name alone hides the generation, so family and model follow."""
-    fields = _cpuinfo()
-    name = fields.get("model name") or platform.processor() or platform.machine()
-    numbers = [f"{key} {fields[key]}" for key in ("cpu family", "model", "stepping") if key in fields]
-    return Device(f"{name} ({', '.join(numbers)})" if numbers else name, platform.machine())
-
-
-def _cpuinfo() -> dict[str, str]:
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
     except OSError:
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
+        first = ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{key} {fields[key]}" for key in ("cpu family", "model", "stepping") if key in fields]
+    return Device(f"{name} ({', '.join(numbers)})" if numbers else name, platform.machine())
 
 
 MACHINE = "ACF_MACHINE"

@@ -18,7 +18,7 @@ _NO_COPY = "a copy between host and GPU fails:"
 
 
 class Driver:
-    """The driver's API through cuda-bindings, in the context that is current."""
+    """The driver's API through cuda-bindings, in the current context; BodyError names a CUDA error of any call."""
 
     def __init__(self) -> None:
         self._api: Any = import_module("cuda.bindings.driver")
@@ -51,27 +51,15 @@ class Driver:
         return int(free)
 
     def copy_to_host(self, target: int, source: int, size: int) -> None:
-        """Copy ``size`` bytes from the GPU's address ``source`` to the host's address ``target``.
-
-        Raises:
-            BodyError: the copy fails, also because a kernel failed before.
-        """
+        """Copy ``size`` bytes from the GPU's address ``source`` to the host's address ``target``."""
         self._answer(self._api.cuMemcpyDtoH(target, source, size), _NO_COPY)
 
     def copy_from_host(self, target: int, source: int, size: int) -> None:
-        """Copy ``size`` bytes from the host's address ``source`` to the GPU's address ``target``.
-
-        Raises:
-            BodyError: as for ``copy_to_host``.
-        """
+        """Copy ``size`` bytes from the host's address ``source`` to the GPU's address ``target``."""
         self._answer(self._api.cuMemcpyHtoD(target, source, size), _NO_COPY)
 
     def finish(self) -> None:
-        """Wait for all streams of the context.
-
-        Raises:
-            BodyError: something that ran there failed; the message names the CUDA error.
-        """
+        """Wait for all streams of the context."""
         self._answer(self._api.cuCtxSynchronize())
 
     def _context(self) -> Any:

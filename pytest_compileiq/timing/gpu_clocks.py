@@ -20,6 +20,7 @@ from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.timing.clock_keeper import LOCKED
 from pytest_compileiq.timing.nvml import WholeGpu, whole_gpu
 
+_KEY = "acf_lock_clocks"
 _STEP_MHZ = 15  # NVIDIA's clocks move in steps of 15 MHz, or half of that
 _TOLERANCE = 0.01
 _STEADY_S = 0.2
@@ -68,7 +69,10 @@ def settle(
             return Settled(taken - started, True, reading)
         if taken - started >= most_s:
             return Settled(taken - started, False, reading)
-        _keep_busy(load, now)
+        begun = now()
+        load()
+        while now() - begun < _BETWEEN_READINGS_S:
+            load()
     return Settled(now() - started, None, reading)
 
 
@@ -85,13 +89,6 @@ def _near(clocks_mhz: Sequence[int]) -> bool:
     return highest - min(clocks_mhz) <= max(_STEP_MHZ, _TOLERANCE * highest)
 
 
-def _keep_busy(load: Callable[[], object], now: Callable[[], float]) -> None:
-    started = now()
-    load()
-    while now() - started < _BETWEEN_READINGS_S:
-        load()
-
-
 def why_not_held(asked_mhz: int, settled: Settled) -> str | None:
     """In words, that clocks locked at ``asked_mhz`` are others under load; None when they are, or when nobody knows."""
     # An idle GPU need not show its lock, and power and heat lower a locked clock too.
@@ -100,9 +97,6 @@ def why_not_held(asked_mhz: int, settled: Settled) -> str | None:
         return None
     reasons = f" ({', '.join(seen.reasons)})" if seen.reasons else ""
     return f"the clocks are locked at {asked_mhz} MHz, and under load the GPU runs at {seen.sm_mhz} MHz{reasons}"
-
-
-_KEY = "acf_lock_clocks"
 
 
 def base_clock_mhz(device: str) -> int:
@@ -120,7 +114,9 @@ def base_clock_mhz(device: str) -> int:
 @contextmanager
 def locked_clocks(device: str, mhz: int) -> Iterator[None]:
     """Hold the clocks of the GPU with this UUID at ``mhz``, as near as the GPU has it, while the context is open."""
-    # Whoever opens it holds the device's lock: the end of the first of two contexts would free the second one's clocks.
+    # A lock is the GPU's and outlives whoever set it: a process of its own (`timing.clock_keeper`) sets it and takes it
+    # back, even if this one dies by `kill -9`. NVML tells nobody of locks, so that an administrator's (nvidia-smi -lgc)
+    # goes with it. The end of the first of two contexts would free the second one's clocks: hold the device's lock.
     gpu = _lockable(device)
     with _start_keeper(device, mhz) as keeper:
         assert keeper.stdout is not None
@@ -133,7 +129,13 @@ def locked_clocks(device: str, mhz: int) -> Iterator[None]:
         finally:
             keeper.communicate("done")  # a word, for a fork of this process may hold the pipe open as well
             if keeper.returncode:  # somebody has killed it, or it was refused
-                _restore(gpu, device, mhz)
+                try:
+                    gpu.nvml.nvmlDeviceResetGpuLockedClocks(gpu.handle)
+                except gpu.nvml.NVMLError as error:
+                    raise EnvironmentFault(
+                        f"the clocks of {device} are still locked at {mhz} MHz ({error}): nvidia-smi -i {device} -rgc "
+                        "frees them"
+                    ) from error
 
 
 def _shown(device: str) -> WholeGpu:
@@ -192,12 +194,3 @@ def _refusal(nvml: Any, device: str, mhz: int, said: str, complaint: str) -> str
         "its clocks",
     }
     return f"{_KEY}: {device}: {reasons.get(error.value, f'its clocks cannot be locked ({error}); set it to off')}"
-
-
-def _restore(gpu: WholeGpu, device: str, mhz: int) -> None:
-    try:
-        gpu.nvml.nvmlDeviceResetGpuLockedClocks(gpu.handle)
-    except gpu.nvml.NVMLError as error:
-        raise EnvironmentFault(
-            f"the clocks of {device} are still locked at {mhz} MHz ({error}): nvidia-smi -i {device} -rgc frees them"
-        ) from error

@@ -169,9 +169,6 @@ class GpuWatch(Watch):
     def after_quad(self) -> str | None:
         return hardware_slowdown(self._look(self._uuid)) if self._uuid else None
 
-    def after(self) -> None:
-        self.after_quad()
-
     def _look(self, uuid: str) -> GpuState:
         seen = snapshot(uuid)
         if seen is None:
@@ -180,7 +177,8 @@ class GpuWatch(Watch):
             )
         family = Family.of_worker(holds_context=holds_context(), parent_holds_context=self._parent_holds_context)
         found = neighbours(seen.compute_pids, family)
-        self._remark(*_unseen(found))
+        is_shared = is_in_container() or not found.is_listed
+        self._remark(None if found.visible else _UNSEEN, SHARED if is_shared and not is_lock_dir_given() else None)
         if others := str(found):
             raise Disturbance(f"other processes compute on the GPU: {others}")
         return seen
@@ -202,10 +200,3 @@ class GpuWatch(Watch):
 
     def _remark(self, *sentences: str | None) -> None:
         self.remarks = tuple(dict.fromkeys((*self.remarks, *filter(None, sentences))))
-
-
-def _unseen(found: Neighbours) -> tuple[str, ...]:
-    """What cannot be seen of others on the GPU, or kept off it."""
-    unseen = () if found.visible else (_UNSEEN,)
-    is_shared = is_in_container() or not found.is_listed
-    return (*unseen, SHARED) if is_shared and not is_lock_dir_given() else unseen

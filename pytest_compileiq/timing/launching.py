@@ -28,6 +28,8 @@ from pytest_compileiq.timing.cuda_context import (
 from pytest_compileiq.timing.device_kernels import L2Cache
 from pytest_compileiq.timing.sampler import blame
 
+Call = Callable[[], object]
+
 _REFUSED = re.compile(r"CUDA_ERROR_STREAM_CAPTURE_(\w+)|stream is capturing|cudaErrorStreamCapture(\w+)")
 _REMEDIES = {
     "IMPLICIT": "it works on the legacy default stream by itself: launch with the kernel that load() gives, or on "
@@ -58,7 +60,12 @@ def capture(emit: Callable[[Any], object], first: Callable[[], object]) -> Any:
         with suppress(Exception):  # closing ends the capture, and raises again what went wrong
             builder.close()
         if refused := _REFUSED.search(str(error)):
-            raise CannotMeasure(_sentence(refused, error)) from error
+            kind = (refused[1] or refused[2] or "UNSUPPORTED").upper()
+            remedy = _REMEDIES.get(kind, "see what the call does besides launching")
+            said = refused[0] if refused[1] or refused[2] else f"{type(error).__name__}: {refused[0]}"
+            raise CannotMeasure(
+                f"the measured call cannot be captured into a CUDA graph ({said}): {remedy}; or measure(graph=False)"
+            ) from error
         raise
     builder.close()
     graph.upload(core.LEGACY_DEFAULT_STREAM)
@@ -76,15 +83,6 @@ def _current(stream: Any) -> Iterator[None]:
         with torch.cuda.stream(torch.cuda.ExternalStream(int(stream.handle))):
             yield
 
-
-def _sentence(refused: re.Match[str], error: BaseException) -> str:
-    kind = (refused[1] or refused[2] or "UNSUPPORTED").upper()
-    remedy = _REMEDIES.get(kind, "see what the call does besides launching")
-    said = refused[0] if refused[1] or refused[2] else f"{type(error).__name__}: {refused[0]}"
-    return f"the measured call cannot be captured into a CUDA graph ({said}): {remedy}; or measure(graph=False)"
-
-
-Call = Callable[[], object]
 
 _HOST_WORK_S = 50e-6  # of a call, beside its launches: building their arguments takes less
 _MORE_HOST_LOOKS = 4

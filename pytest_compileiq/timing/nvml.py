@@ -44,7 +44,8 @@ class WholeGpu:
     """A GPU and the library that answers for it, for what ``snapshot`` does not tell or is too slow for."""
 
     nvml: Any  # the initialised module pynvml
-    handle: Any  # NVML's handle of the GPU; of the whole one where a MIG device is meant
+    handle: Any  # NVML's handle of the whole GPU
+    part: Any  # of the MIG device that is meant, else of the GPU
 
     def ask(self, query: str, *arguments: Any) -> Any:
         """The answer to one of NVML's queries; None where the GPU, its driver or this ``pynvml`` has none."""
@@ -52,7 +53,11 @@ class WholeGpu:
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Why the clocks are not higher, in words."""
-        return _words(_throttle_reasons(self.nvml, self.handle))
+        # By the name of 2023 or, in an older `pynvml` or above an older driver, by the one before.
+        reasons = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:
+            reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return None if reasons is None else tuple(word for bit, word in _REASONS.items() if reasons & bit)
 
 
 def whole_gpu(device: int | str = 0) -> WholeGpu | None:
@@ -61,30 +66,29 @@ def whole_gpu(device: int | str = 0) -> WholeGpu | None:
     if nvml is None:
         return None
     try:
-        return WholeGpu(nvml, _physical(nvml, _find(nvml, device)))
+        part = _find(nvml, device)
+        # Clocks, heat and power limit of a MIG device are the whole GPU's.
+        is_part = _ask(nvml, "nvmlDeviceIsMigDeviceHandle", part)
+        whole = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part) if is_part else part
     except (nvml.NVMLError, LookupError):
         return None
+    return WholeGpu(nvml, whole, part)
 
 
 def snapshot(device: int | str = 0) -> GpuState | None:
     """The GPU as it is now, or None where NVML or the device is not available."""
-    nvml = _library()
-    if nvml is None:
+    if (gpu := whole_gpu(device)) is None:
         return None
-    try:
-        handle = _find(nvml, device)
-        physical = _physical(nvml, handle)
-    except (nvml.NVMLError, LookupError):
-        return None
-    milliwatts = _ask(nvml, "nvmlDeviceGetPowerUsage", handle)
+    milliwatts = _ask(gpu.nvml, "nvmlDeviceGetPowerUsage", gpu.part)
+    processes = _ask(gpu.nvml, "nvmlDeviceGetComputeRunningProcesses", gpu.part)
     return GpuState(
-        sm_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_SM),
-        memory_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_MEM),
-        throttle_reasons=_words(_throttle_reasons(nvml, physical)),
+        sm_clock_mhz=gpu.ask("nvmlDeviceGetClockInfo", gpu.nvml.NVML_CLOCK_SM),
+        memory_clock_mhz=gpu.ask("nvmlDeviceGetClockInfo", gpu.nvml.NVML_CLOCK_MEM),
+        throttle_reasons=gpu.throttle_reasons(),
         power_w=None if milliwatts is None else milliwatts * 1e-3,
-        temperature_c=_ask(nvml, "nvmlDeviceGetTemperature", physical, nvml.NVML_TEMPERATURE_GPU),
-        energy_mj=_ask(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
-        compute_pids=_pids(_ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)),
+        temperature_c=gpu.ask("nvmlDeviceGetTemperature", gpu.nvml.NVML_TEMPERATURE_GPU),
+        energy_mj=_ask(gpu.nvml, "nvmlDeviceGetTotalEnergyConsumption", gpu.part),
+        compute_pids=None if processes is None else tuple(process.pid for process in processes),
     )
 
 
@@ -126,27 +130,6 @@ def _ask(nvml: Any, query: str, *arguments: Any) -> Any:
         return getattr(nvml, query)(*arguments) if hasattr(nvml, query) else None
     except nvml.NVMLError:
         return None
-
-
-def _physical(nvml: Any, handle: Any) -> Any:
-    """The GPU that a MIG device is a part of: clocks, heat and power limit are the whole GPU's."""
-    if not _ask(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
-        return handle
-    return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-
-
-def _throttle_reasons(nvml: Any, gpu: Any) -> int | None:
-    """NVML's bits, by the name of 2023 or, in an older ``pynvml`` or above an older driver, by the one before."""
-    reasons: int | None = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)
-    return _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu) if reasons is None else reasons
-
-
-def _pids(processes: list[Any] | None) -> tuple[int, ...] | None:
-    return None if processes is None else tuple(process.pid for process in processes)
-
-
-def _words(reasons: int | None) -> tuple[str, ...] | None:
-    return None if reasons is None else tuple(word for bit, word in _REASONS.items() if reasons & bit)
 
 
 # ── which device: CUDA C++ Programming Guide, "CUDA Environment Variables" ───────────────────────────────────────

@@ -44,16 +44,6 @@ def make_clock(kind: str, metric: str, calls: Mapping[Arm, Call], *, l2: L2, lau
     return clock
 
 
-def finish(kind: str) -> None:
-    """Wait until the device has done what was launched on it; nothing where there is none."""
-    if kind == "cpu":
-        return
-    from pytest_compileiq.timing.cuda import finish as finish_gpu
-
-    with suppress(EnvironmentFault):
-        finish_gpu()
-
-
 class Untimed(CpuClock):
     """Calls as nobody times them, on a device of ``kind``."""
 
@@ -62,7 +52,11 @@ class Untimed(CpuClock):
 
     def once(self, call: Call) -> object:
         value = call()
-        finish(self._kind)
+        if self._kind != "cpu":
+            from pytest_compileiq.timing.cuda import finish
+
+            with suppress(EnvironmentFault):
+                finish()
         return value
 
 
@@ -126,13 +120,7 @@ def holds_context(kind: str) -> bool:
 def watch_of(
     kind: str, waiting: Callable[[], object], *, parent_holds_context: bool, lock_clocks: LockClocks = None
 ) -> Watch:
-    """What watches the device of ``kind`` for one block, and keeps others that measure off it.
-
-    Args:
-        waiting: called again and again while another run measures on the device.
-        parent_holds_context: what ``holds_context`` says in the process that started this one.
-        lock_clocks: where to hold a GPU's clocks meanwhile.
-    """
+    """What watches the device of ``kind`` for one block, and keeps others that measure off it."""
     if kind == "cpu":
         return Watch()
     from pytest_compileiq.timing.gpu_watch import GpuWatch  # heavy: NVML

@@ -104,7 +104,7 @@ class ArmError(Signal):
 
 
 class Timed(Struct):
-    """One arm's callable, and how it is called."""
+    """One arm's callable, and how it is called; methods raise ArmError where the callable does, or ``reset``."""
 
     arm: Arm
     call: Call  # does the work
@@ -113,38 +113,22 @@ class Timed(Struct):
     reset: Call | None = None  # called before every call, and never timed: a sample is then of one call
 
     def once(self) -> object:
-        """Call once as it is timed, and wait for the device; returns what the call returned.
-
-        Raises:
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Call once as it is timed, and wait for the device; returns what the call returned."""
         with self._calling():
             return self.clock.once(self.call)
 
     def seconds(self, repeats: int) -> float:
-        """Seconds for one call, the mean of ``repeats``.
-
-        Raises:
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """Seconds for one call, the mean of ``repeats``."""
         with self._calling():
             return self.clock.seconds(self.call, repeats)
 
     def sample(self, repeats: int) -> float:
-        """The clock's metric for one call, the mean of ``repeats``.
-
-        Raises:
-            ArmError: the callable raised, or ``reset`` did.
-        """
+        """The clock's metric for one call, the mean of ``repeats``."""
         with self._calling():
             return self.clock.sample(self.call, repeats)
 
     def restore(self) -> None:
-        """Restore what the callable works on, where there is a ``reset``.
-
-        Raises:
-            ArmError: ``reset`` raised.
-        """
+        """Restore what the callable works on, where there is a ``reset``."""
         if self.reset is not None:
             with blame(self.arm, "reset="):
                 self.reset()

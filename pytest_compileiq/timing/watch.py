@@ -18,7 +18,11 @@ class Disturbance(Signal):
 
 
 class Watch:
-    """Watches one block; this one is of a device that cannot tell anything."""
+    """Watches one block; this one is of a device that cannot tell anything.
+
+    Raises:
+        Disturbance: of ``before`` and ``after_quad``: somebody else computes on the device.
+    """
 
     remarks: tuple[str, ...] = ()  # what could not be seen, or kept out, in sentences
     locked_mhz: int | None = None  # where the device's clocks are held; None where they are free
@@ -32,11 +36,7 @@ class Watch:
         """Let others measure again."""
 
     def before(self) -> None:
-        """Keep others that measure off the device from now on; asked before sampling, maybe more than once.
-
-        Raises:
-            Disturbance: somebody computes on it all the same.
-        """
+        """Keep others that measure off the device from now on; asked before sampling, maybe more than once."""
 
     def settle(self, load: Callable[[], object]) -> Settled | None:
         """Keep the device busy with ``load`` until its clocks are steady; None where it has none to wait for."""
@@ -47,19 +47,8 @@ class Watch:
         return None
 
     def after_quad(self) -> str | None:
-        """Why the quad does not count, or None when it counts.
-
-        Raises:
-            Disturbance: somebody else computes on the device.
-        """
+        """Why the quad does not count, or None when it counts; asked once more when the block has been sampled."""
         return None
-
-    def after(self) -> None:
-        """Asked when the block has been sampled.
-
-        Raises:
-            Disturbance: somebody else computes on the device.
-        """
 
 
 UNWATCHED = Watch()

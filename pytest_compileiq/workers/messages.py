@@ -237,7 +237,7 @@ Received = TypeVar("Received")
 
 
 class Channel(Generic[Received]):
-    """One end; ``decode`` reads what the other end sends."""
+    """One end; a watcher reads the time of the last progress in shared memory, which costs a sample nothing."""
 
     def __init__(self, decode: Callable[[bytes], Received], read_fd: int, write_fd: int, progress_fd: int) -> None:
         self._read = Connection(read_fd, writable=False)

@@ -40,7 +40,7 @@ def block(quads: int = 2, *, parent_holds_context: bool = False) -> tuple[str, .
         watch.before()
         for _ in range(quads):
             watch.after_quad()
-        watch.after()
+        watch.after_quad()
     return watch.remarks
 
 

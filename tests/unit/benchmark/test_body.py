@@ -198,9 +198,6 @@ class Watched(Watch):
     def after_quad(self):
         return self.ask("quad")
 
-    def after(self):
-        self.ask("after")
-
     def ask(self, what: str) -> str | None:
         self.asked.append(what)
         if len(self.asked) == self.seen:
@@ -233,7 +230,7 @@ def test_a_block_is_watched_from_before_its_first_sample_until_its_end(watched, 
     watch = Watched(slow=2)
     block = watched(watch, metric)
 
-    assert watch.asked == ["before", "quad", "quad", "after", "free"]
+    assert watch.asked == ["before", "quad", "quad", "quad", "free"]
     assert [slot.dropped for slot in block.slots[metric]] == [True] * 4 + [False] * 4
     assert block.remarks == ("nobody looked",)
 

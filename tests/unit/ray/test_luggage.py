@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from pytest_compileiq.ray import luggage as luggage_module
+from pytest_compileiq.ray import remote_files
 from pytest_compileiq.ray.device_actor import DeviceActor
-from pytest_compileiq.ray.luggage import RemoteFiles, SentFiles
+from pytest_compileiq.ray.remote import SentFiles
+from pytest_compileiq.ray.remote_files import RemoteFiles
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.transport import WorkerDied
 from tests.files import write_files
@@ -24,7 +25,7 @@ class Patient(DeviceActor):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A project and the folder of a run, which holds one build."""
-    monkeypatch.setattr(luggage_module, "expect_own_code", lambda *_: None)
+    monkeypatch.setattr(remote_files, "expect_own_code", lambda *_: None)
     with Guard(tmp_path / "run") as guard:
         write_files(guard.folder, {"k/baseline/k.so": "code", "k/baseline/result.json": "{}"})
         root = write_files(tmp_path / "project", {"pytest.ini": "", "k.c": "int k;"})

@@ -87,7 +87,7 @@ def begin(tmp_path, monkeypatch):
 
 
 def lose(cluster: Cluster, place: int) -> None:
-    cluster.places[place].reached().why_lost = "the worker's actor was lost: gone"
+    cluster.slots[place].reached().why_lost = "the worker's actor was lost: gone"
 
 
 def ask_in_vain(carrier: RayTransport, number: int, line) -> None:
@@ -127,7 +127,7 @@ def test_a_device_that_loses_what_another_one_does_is_left_out(begin):
         lose(cluster, 0)
         ask_in_vain(carrier, 0, line)
         worked(carrier, carrier.launch(START, 0))  # on b
-    assert [place.is_usable for place in cluster.places] == [False, True]
+    assert [place.is_usable for place in cluster.slots] == [False, True]
     assert begin.said[-1].endswith("2 in a row were lost there: going on with 1 other device")
 
 
@@ -139,7 +139,7 @@ def test_what_two_devices_are_lost_with_counts_against_neither(begin):
             line = carrier.launch(START, 0)
             lose(cluster, place)
             ask_in_vain(carrier, 0, line)
-    assert [(place.is_usable, place.losses) for place in cluster.places] == [(True, 0)] * 2
+    assert [(place.is_usable, place.losses) for place in cluster.slots] == [(True, 0)] * 2
 
 
 def test_the_last_device_is_never_left_out_while_its_node_is_there(begin):
@@ -192,7 +192,7 @@ def test_a_device_has_one_turn_and_the_processor_is_held_where_it_is_measured(be
             pass
     waiting.join(10)
     assert entered.is_set()
-    assert [what for what in cluster.places[0].reached().asked if what in ("hold", "sweep", "release")] == [
+    assert [what for what in cluster.slots[0].reached().asked if what in ("hold", "sweep", "release")] == [
         "hold", "sweep", "release",
     ]  # fmt: skip
 
@@ -209,7 +209,7 @@ def test_who_has_a_turn_does_not_wait_for_another_one(begin):
         other = threading.Thread(target=sweep_the_rest)
         other.start()
         other.join(10)
-    assert swept and "sweep" not in cluster.places[0].reached().asked
+    assert swept and "sweep" not in cluster.slots[0].reached().asked
 
 
 def of(*names: str) -> dict[str, Measures]:
@@ -237,12 +237,12 @@ MODELS: dict[str, tuple[Callable[..., Cluster], list[str], str]] = {
 def test_a_run_measures_on_devices_of_one_model(begin, which):
     make, kept, said = MODELS[which]
     cluster = make(begin)
-    assert [place.node["NodeID"] for place in cluster.places] == kept
+    assert [place.node["NodeID"] for place in cluster.slots] == kept
     assert said in begin.said if said else not begin.said
 
 
 def test_each_gpu_of_a_node_is_a_device(begin):
-    assert [place.has_gpu for place in begin(gpus=2, a={}, b={}).places] == [True] * 4
+    assert [place.has_gpu for place in begin(gpus=2, a={}, b={}).slots] == [True] * 4
 
 
 def test_a_cluster_without_a_device_for_the_run_is_refused(begin):

@@ -15,7 +15,7 @@ from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poisoned, cuda_device
 from pytest_compileiq.timing.cuda_context import current_stream, holds_context, launching_on, uuid_of
 from pytest_compileiq.timing.launching import Launching, choose_launching
-from pytest_compileiq.timing.registry import finish
+from pytest_compileiq.timing.registry import Untimed
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 
@@ -77,7 +77,7 @@ def test_a_machine_without_a_driver_has_no_device_and_cuda_core_is_never_asked(m
 
 
 def test_where_there_is_no_device_nothing_is_waited_for():
-    finish("cuda")
+    Untimed("cuda").once(lambda: None)
 
 
 def test_a_missing_cuda_core_names_the_extra(monkeypatch):

@@ -57,7 +57,7 @@ def block(quads: int = 2) -> tuple[str, ...]:
         watched.before()
         for _ in range(quads):
             watched.after_quad()
-        watched.after()
+        watched.after_quad()
     return watched.remarks
 
 
@@ -81,7 +81,7 @@ def test_heat_drops_a_quad_and_refuses_no_block(machine):
         watched.before()
         machine.reasons = ("software power cap", "hardware thermal slowdown")
         assert watched.after_quad() == "hardware thermal slowdown"
-        watched.after()
+        watched.after_quad()
 
 
 def test_a_gpu_that_nvml_does_not_show_is_not_measured(machine):
@@ -92,7 +92,7 @@ def test_a_gpu_that_nvml_does_not_show_is_not_measured(machine):
 
 def test_a_gpu_that_is_never_sampled_is_neither_asked_about_nor_locked(machine):
     with watch() as watched:
-        watched.after()
+        watched.after_quad()
     assert machine.asked == []
 
 
@@ -253,7 +253,7 @@ def test_a_processor_is_watched_by_nobody():
     with watch_of("cpu", lambda: None, parent_holds_context=False) as watched:
         watched.before()
         assert (watched.settle(lambda: None), watched.after_slot(), watched.after_quad()) == (None, None, None)
-        watched.after()
+        watched.after_quad()
     assert (type(watched), watched.remarks) == (Watch, ())
 
 
