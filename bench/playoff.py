@@ -92,7 +92,7 @@ def recorded(scored, scorer, tally, progress):
         json.dump(dict(rounds=rounds, workers=workers), file)
     raise KeyboardInterrupt
 
-finals.choose_finalists = recorded
+winner.choose_finalists = recorded
 """
 
 

@@ -14,7 +14,8 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.blocks import Unprovable
-from pytest_compileiq.proof.prove import Proof, prove
+from pytest_compileiq.proof.claims import Proof
+from pytest_compileiq.proof.prove import prove
 from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.rules.stats import binomial_interval
 from pytest_compileiq.store.local import DIRECTORY, local_directory

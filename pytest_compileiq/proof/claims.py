@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord
+from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress
 from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.comparison import Analysis, steady_values
@@ -21,24 +21,12 @@ from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import MeasuredBlock
 
-
-@dataclass(frozen=True)
-class SteadyScore:
-    """A score that is one number in every sample of an arm."""
-
-    objective: Objective
-    workload: Workload
-    baseline: float
-    tuned: float
-
-    def __str__(self) -> str:
-        where = "" if self.workload.name == "default" else f" on {self.workload.name}"
-        return f"{self.objective.metric}{where} {change_text(self.baseline, self.tuned)}"
+SteadyScore = tuple[Objective, Workload, float, float]  # one number in every sample of an arm: baseline, tuned
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What the exact metrics say of a finalist: two numbers are a claim, and need no samples.
+    """The exact metrics of a finalist: two numbers are a claim, and need no samples.
 
     Attributes:
         claims: against the baseline.
@@ -50,82 +38,72 @@ class Exact:
     losses: Mapping[str, float]
     changes: tuple[str, ...]
 
-    def and_also(self, other: Exact) -> Exact:
-        """Both together."""
-        changes = (*self.changes, *other.changes)
-        return Exact((*self.claims, *other.claims), {**self.losses, **other.losses}, changes)
-
+    @property
     def worst(self) -> float:
         """The largest loss, 0 without exact metrics."""
         return max(self.losses.values(), default=0.0)
 
-    def gained(self) -> bool:
+    @property
+    def has_gained(self) -> bool:
         """Whether some metric is better than the rival's."""
         return min(self.losses.values(), default=0.0) < 0
 
     def why_refused(self, thresholds: Thresholds) -> str | None:
         """Why these metrics alone prove nothing: one got worse, or none better; None where they prove a gain."""
-        if self.worst() > thresholds.max_regression:
+        if self.worst > thresholds.max_regression:
             return f"something is worse: {', '.join(self.changes)}"
-        return None if self.gained() else f"no better: {', '.join(self.changes)}"
+        return None if self.has_gained else f"no better: {', '.join(self.changes)}"
 
 
-def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
-    """The exact metrics of ``controls`` against the baseline, and against a rival."""
+def judge_exact(
+    benchmark: TunedBenchmark,
+    against: ControlsFile | None,
+    controls: ControlsFile | None,
+    steady: Sequence[SteadyScore] = (),
+) -> Exact:
+    """The exact metrics of ``controls`` against the baseline, and against a rival; with scores that never varied.
+
+    A claim of a score holds on the device that computed it.
+    """
     base, other, built = map(benchmark.builds.get, (None, against, controls))
     claims: list[Claim] = []
     losses: dict[str, float] = {}
     changes: list[str] = []
-    for objective in benchmark.exact_objectives:
-        baseline, rival, tuned = (benchmark.value_of(objective.metric, build) for build in (base, other, built))
-        losses[objective.metric] = exact_loss(objective, rival, tuned)
-        changes.append(f"{objective.metric} {change_text(rival, tuned)}")
-        claims += [
+
+    def claim(objective: Objective, workload: Workload, baseline: float, tuned: float, **device: Any) -> None:
+        claims.append(
             Claim(
-                device=benchmark.builder.architecture,
                 workload=workload.name,
                 objective=objective.metric,
                 direction=objective.direction,
                 kind="exact",
                 baseline_value=baseline,
                 tuned_value=tuned,
+                **device,
             )
-            for workload in benchmark.timed_workloads
-        ]
+        )
+
+    for objective in benchmark.exact_objectives:
+        baseline, rival, tuned = (benchmark.value_of(objective.metric, build) for build in (base, other, built))
+        losses[objective.metric] = exact_loss(objective, rival, tuned)
+        changes.append(f"{objective.metric} {change_text(rival, tuned)}")
+        for workload in benchmark.timed_workloads:
+            claim(objective, workload, baseline, tuned, device=benchmark.builder.architecture)
+    for objective, workload, before, after in steady:
+        device = benchmark.device(objective.metric)
+        claim(
+            objective, workload, before, after, device=device.name, architecture=device.architecture,
+            driver=device.driver, environment=run_environment(),
+        )  # fmt: skip
+        losses[f"{objective.metric} on {workload.name}"] = score_loss(objective.direction, before, after)
+        where = "" if workload.name == "default" else f" on {workload.name}"
+        changes.append(f"{objective.metric}{where} {change_text(before, after)}")
     return Exact(tuple(claims), losses, tuple(changes))
 
 
 def exact_loss(objective: Objective, before: int, after: int) -> float:
     """How much worse ``after`` is, as a share of ``before``; negative when it is better."""
     return _lost(objective.direction, before, after) / max(before, 0.5)
-
-
-def judge_scores(benchmark: TunedBenchmark, scores: Sequence[SteadyScore]) -> Exact:
-    """The scores of a finalist that never varied; a claim of theirs holds on the device that computed them."""
-    claims = []
-    for score in scores:
-        device = benchmark.device(score.objective.metric)
-        claims.append(
-            Claim(
-                device=device.name,
-                workload=score.workload.name,
-                objective=score.objective.metric,
-                direction=score.objective.direction,
-                kind="exact",
-                architecture=device.architecture,
-                driver=device.driver,
-                environment=run_environment(),
-                baseline_value=score.baseline,
-                tuned_value=score.tuned,
-            )
-        )
-    losses = {
-        f"{score.objective.metric} on {score.workload.name}": score_loss(
-            score.objective.direction, score.baseline, score.tuned
-        )
-        for score in scores
-    }
-    return Exact(tuple(claims), losses, tuple(map(str, scores)))
 
 
 def score_loss(direction: Direction, before: float, after: float) -> float:
@@ -182,7 +160,7 @@ class Finalist:
     def steady(self, benchmark: TunedBenchmark) -> list[SteadyScore]:
         """Its scores that never varied so far: in every sample one number for each arm."""
         return [
-            SteadyScore(objective, workload, *values)
+            (objective, workload, *values)
             for objective in benchmark.timed_objectives
             for workload in benchmark.timed_workloads
             if (values := self.steady_values(objective, workload)) is not None
@@ -195,6 +173,64 @@ class Finalist:
     def steady_values(self, objective: Objective, workload: Workload) -> tuple[float, float] | None:
         """The one number of each arm; None where there are more, or where it is a time."""
         return steady_values(self.of(objective.metric, workload)) if objective.is_score else None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Controls that the gate has proven.
+
+    Attributes:
+        controls: what was proven; None where a calibration let the baseline stand against itself.
+        claims: their claims, ``samples`` still to be named by the store.
+        rows: their raw samples.
+        reason: why they won, in words that are as true on another day: it is stored.
+        advice: what disturbed the samples, and what to do about it; never stored.
+        passed_over: why a better finalist was not proven; empty without one, and never stored.
+        finalist: what was sampled of them; None where all was compared exactly.
+        look: at which they were proven.
+        ended: when the sample ended, by the pool's timer.
+    """
+
+    controls: ControlsFile | None
+    claims: tuple[Claim, ...]
+    rows: tuple[SampleRow, ...]
+    reason: str
+    advice: tuple[str, ...] = ()
+    passed_over: str = ""
+    finalist: Finalist | None = None
+    look: int = 0
+    ended: float = 0.0
+
+    @property
+    def winner(self) -> ControlsFile:
+        """The controls of a proof that is no calibration's."""
+        if self.controls is None:
+            raise ValueError("the baseline, proven against itself, is no winner")
+        return self.controls
+
+    def with_stress(self, record: Stress | None) -> Proof:
+        """The proof with the results of its draws in each of its claims."""
+        return replace(self, claims=tuple(claim.model_copy(update={"stress": record}) for claim in self.claims))
+
+
+@dataclass(frozen=True)
+class NoWinner:
+    """Nothing was proven.
+
+    Attributes:
+        reason: why, in words that are as true on another day: it is stored.
+        advice: what the best finalist lacked, what disturbed the samples, and what to do about it; never stored.
+        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
+    """
+
+    reason: str
+    advice: tuple[str, ...] = ()
+    lost: bool = False
+
+    @property
+    def told(self) -> str:
+        """The reason with the advice, for a message of this run."""
+        return "; ".join((self.reason, *self.advice))
 
 
 @dataclass(frozen=True)
@@ -221,9 +257,9 @@ def claims_of(
 ) -> tuple[Claim, ...] | None:
     """The finalist's claims when one gain is proven and nothing else got worse, else None."""
     thresholds = benchmark.spec.thresholds
-    if exact.worst() > thresholds.max_regression:
+    if exact.worst > thresholds.max_regression:
         return None
-    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
+    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.has_gained:
         return None
     claims = []
     for entry, gain in judged:

@@ -14,7 +14,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Claim, FirstSample
 from pytest_compileiq.model import ControlsFile, Objective, Workload
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.claims import Finalist, Judged, Look, claim_of, score_loss
+from pytest_compileiq.proof.claims import Finalist, Judged, Look, NoWinner, Proof, claim_of, score_loss
 from pytest_compileiq.reduction import Loss
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.comparison import Analysis
@@ -32,25 +32,6 @@ from pytest_compileiq.rules.stats import paired_interval
 from pytest_compileiq.rules.words import gain_text, limits_text
 
 
-@dataclass(frozen=True)
-class Proven:
-    """A finalist that the gate has proven at one look, with its claims.
-
-    Attributes:
-        passed_over: why a better finalist was not proven; empty without one.
-    """
-
-    finalist: Finalist
-    claims: tuple[Claim, ...]
-    score: tuple[float, ...]
-    look: int
-    passed_over: str = ""
-
-
-_UNPROVEN = "were not proven themselves"
-Compared = tuple[bool | None, Loss | None]  # surely within the budget, or beyond; the loss
-
-
 @dataclass
 class PreferSmaller:
     """Chooses the smaller of two where it is proven, and surely loses no more than the budget against the other.
@@ -66,7 +47,7 @@ class PreferSmaller:
     smaller: ControlsFile
     budgets: Mapping[str, float]
     losses: tuple[Loss, ...] = ()
-    why_not: str = _UNPROVEN
+    why_not: str = "were not proven themselves"
 
     def is_chosen(self, full: Finalist, smaller: Finalist, *, is_proven: bool) -> bool:
         """Whether the smaller one is to be stored, by samples of both in the same processes."""
@@ -75,50 +56,38 @@ class PreferSmaller:
             return False
         if full.out:  # it failed, and there is nothing to compare with
             return is_proven
-        verdicts = self._compared(full, smaller)
-        self.losses = tuple(loss for _, loss in verdicts if loss is not None)
-        within = [verdict for verdict, _ in verdicts]
+        compared = [
+            self._compare(full, smaller, objective, workload)
+            for objective in self.benchmark.timed_objectives
+            for workload in self.benchmark.timed_workloads
+        ]
+        self.losses = tuple(loss for _, loss in compared if loss is not None)
+        within = [verdict for verdict, _ in compared]
         if False in within:
             self.why_not = "lost more than the budget allows"
         elif not all(within):
             self.why_not = "may have lost more than the budget allows"
         return all(within) and is_proven
 
-    def _compared(self, full: Finalist, smaller: Finalist) -> list[Compared]:
-        return [
-            self._compare(full, smaller, objective, workload)
-            for objective in self.benchmark.timed_objectives
-            for workload in self.benchmark.timed_workloads
-        ]
-
-    def _compare(self, full: Finalist, smaller: Finalist, objective: Objective, workload: Workload) -> Compared:
+    def _compare(
+        self, full: Finalist, smaller: Finalist, objective: Objective, workload: Workload
+    ) -> tuple[bool | None, Loss | None]:
+        """Whether the loss is surely within the budget, or beyond it; and the loss."""
+        named = {"objective": objective.metric, "workload": workload.name}
         both = [finalist.steady_values(objective, workload) for finalist in (full, smaller)]
         if both[0] is not None and both[1] is not None:
             loss = score_loss(objective.direction, both[0][1], both[1][1])
-            return loss <= 0, Loss(objective=objective.metric, workload=workload.name, loss=loss, low=loss, high=loss)
+            return loss <= 0, Loss(**named, loss=loss, low=loss, high=loss)
         of_full, of_smaller = (finalist.of(objective.metric, workload) for finalist in (full, smaller))
         losses = losses_beside(of_full, of_smaller, objective.direction)
         if losses.size < 2:
             return None, None
         interval = paired_interval(losses, 0.025)
         within = is_within(losses, self.budgets[objective.metric], LEVEL)
-        low, high = interval.low, interval.high
-        return within, Loss(
-            objective=objective.metric, workload=workload.name, loss=interval.estimate, low=low, high=high
-        )
+        return within, Loss(**named, loss=interval.estimate, low=interval.low, high=interval.high)
 
 
-@dataclass(frozen=True)
-class Unconfirmed:
-    """Why the second sample leaves nothing to claim; ``lost`` where too little of it is left to say so."""
-
-    reason: str
-    lost: bool = False
-
-
-def confirmed(
-    benchmark: TunedBenchmark, first: Proven, second: Finalist, gap_s: float
-) -> tuple[Claim, ...] | Unconfirmed:
+def confirmed(benchmark: TunedBenchmark, first: Proof, second: Finalist, gap_s: float) -> tuple[Claim, ...] | NoWinner:
     """The claims of what the gate has proven, with the numbers of its second sample.
 
     A gain that is not confirmed becomes "not worse", where the first sample proves that and the second does not
@@ -130,17 +99,18 @@ def confirmed(
     claims: list[Claim] = []
     missed = ""
     for claim in first.claims:
-        objective, workload = _of(benchmark, claim)
+        objective = next(each for each in benchmark.objectives if each.metric == claim.objective)
+        workload = next(each for each in benchmark.timed_workloads if each.name == claim.workload)
         if claim.kind == "exact":
             values = claim.baseline_value, claim.tuned_value
             if not claim.of_the_build and second.steady_values(objective, workload) != values:
-                return Unconfirmed(
+                return NoWinner(
                     f"{claim.objective} was the same in all processes of the first sample, and varies in the second"
                 )
             claims.append(claim)
             continue
         judged = _judged(claim, objective, workload, second)
-        if isinstance(judged, Unconfirmed):
+        if isinstance(judged, NoWinner):
             return judged
         gain = confirm_gain(judged.evidence, benchmark.spec.thresholds)
         if claim.kind == "gain" and gain.verdict is Verdict.PROVEN:
@@ -152,10 +122,10 @@ def confirmed(
             lesser = _not_worse(benchmark, claim, first, objective, workload)
         not_worse = judge_non_inferior(judged.evidence, benchmark.spec.thresholds, level=CONFIRM_LEVEL)
         if lesser is None or not_worse.verdict is Verdict.REFUTED:
-            return Unconfirmed(missed or f"a second sample contradicts that it is not worse: {not_worse.reason}")
+            return NoWinner(missed or f"a second sample contradicts that it is not worse: {not_worse.reason}")
         claims.append(_stored(benchmark, judged, not_worse, lesser, gap_s))
     is_gain = (standing(claim) == "gained" if claim.kind == "exact" else claim.kind == "gain" for claim in claims)
-    return tuple(claims) if any(is_gain) else Unconfirmed(missed)
+    return tuple(claims) if any(is_gain) else NoWinner(missed)
 
 
 def beside_first(claims: Sequence[Claim], first: Sequence[Claim], gap_s: float) -> tuple[Claim, ...]:
@@ -169,26 +139,21 @@ def beside_first(claims: Sequence[Claim], first: Sequence[Claim], gap_s: float) 
     )
 
 
-def _of(benchmark: TunedBenchmark, claim: Claim) -> tuple[Objective, Workload]:
-    objective = next(each for each in benchmark.objectives if each.metric == claim.objective)
-    return objective, next(each for each in benchmark.timed_workloads if each.name == claim.workload)
-
-
-def _judged(claim: Claim, objective: Objective, workload: Workload, second: Finalist) -> Judged | Unconfirmed:
+def _judged(claim: Claim, objective: Objective, workload: Workload, second: Finalist) -> Judged | NoWinner:
     """The second sample by the analysis of the first."""
     rows = second.of(objective.metric, workload)
     if claim.scale is None and not all_positive(rows):
-        return Unconfirmed(f"{claim.objective} was positive at first and no longer is", lost=True)
+        return NoWinner(f"{claim.objective} was positive at first and no longer is", lost=True)
     evidence = gather(rows, objective.direction, Analysis(claim.scale))
     reason = why_lost(evidence)
-    return Unconfirmed(reason, lost=True) if reason else Judged(second, objective, workload, evidence)
+    return NoWinner(reason, lost=True) if reason else Judged(second, objective, workload, evidence)
 
 
 def _not_worse(
-    benchmark: TunedBenchmark, claim: Claim, first: Proven, objective: Objective, workload: Workload
+    benchmark: TunedBenchmark, claim: Claim, first: Proof, objective: Objective, workload: Workload
 ) -> Claim | None:
     """A gain as "not worse" instead, by its first sample; None where that does not prove it."""
-    assert claim.test is not None
+    assert claim.test is not None and first.finalist is not None
     evidence = gather(first.finalist.of(objective.metric, workload), objective.direction, Analysis(claim.scale))
     thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS) / claim.test.finalists

@@ -92,7 +92,7 @@ class Search:
 
     Attributes:
         scored: the valid candidates, one for each machine code and set of parameters.
-        twins: what makes a measurement one → the knobs of all candidates that it is of.
+        aliases: what makes a measurement one → the knobs of all candidates that it is of.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
@@ -103,7 +103,7 @@ class Search:
     engine: Engine
     tally: SearchCounts = field(default_factory=SearchCounts)
     scored: dict[Key, Scored] = field(default_factory=dict)
-    twins: dict[Key, list[Knobs]] = field(default_factory=dict)
+    aliases: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     interrupted: bool = False
@@ -280,7 +280,7 @@ class Search:
         if evaluated.digest:
             controls = self.brief.benchmark.rendered(candidate)
             key = key_of(self.brief.benchmark, controls, evaluated.digest)
-            self.twins.setdefault(key, []).append(controls.knobs)
+            self.aliases.setdefault(key, []).append(controls.knobs)
             if evaluated.duplicate:
                 told = replace(self._seen[key], candidate=candidate, duplicate=True)
             else:
@@ -334,7 +334,7 @@ class Search:
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
         key = key_of(self.brief.benchmark, controls, build.digest)
-        self.twins.setdefault(key, []).append(controls.knobs)
+        self.aliases.setdefault(key, []).append(controls.knobs)
         if key in self._seen:
             self.tally.duplicates += 1
             before = replace(self._seen[key], candidate=candidate, duplicate=True)

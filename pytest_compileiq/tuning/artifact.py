@@ -1,4 +1,4 @@
-"""What a search leaves behind: the artifact's tables, from what was built, proven and found."""
+"""The artifact of a search: its tables, from builds, proof and search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +15,6 @@ from pytest_compileiq.artifact import (
     ACF_NOTICE,
     MOST_LICENCES,
     Artifact,
-    Code,
     CompilerTable,
     Controls,
     FingerprintTable,
@@ -24,10 +22,10 @@ from pytest_compileiq.artifact import (
     LicenceTable,
     Provenance,
     SearchRecord,
-    Withdrawn,
     stored_code,
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.blast_radius import recorded_functions
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import portfolio_of
 from pytest_compileiq.errors import StoreError
@@ -36,21 +34,30 @@ from pytest_compileiq.model import (
     LONGEST_TEXT,
     ControlsFile,
     Fingerprint,
-    Licence,
     Objective,
 )
 from pytest_compileiq.progress import SearchCounts
-from pytest_compileiq.proof.prove import NoWinner, Proof
-from pytest_compileiq.reduction import Attribution, Reduction
+from pytest_compileiq.proof.claims import NoWinner, Proof
+from pytest_compileiq.reduction import Attribution
 from pytest_compileiq.rules.classes import widest
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.table import first_problem
 from pytest_compileiq.toolchains.option_classes import classes_of
+from pytest_compileiq.tuning.baseline import Incumbent
+from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.tuning.stress import Sound, Wrong
+from pytest_compileiq.tuning.winner import Winner
 
 Shift = Callable[[Objective, float], float | None]
+_FARTHEST = math.log(LARGEST_NUMBER) - 1
+MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
+MOST_FRONT_POINTS = 16
+_DROPPED = "wrong"
 
 
 def search_record(
@@ -81,108 +88,97 @@ def _ratio(step: float) -> float:
     return float(f"{math.exp(max(-_FARTHEST, min(_FARTHEST, step))):.4g}")
 
 
-_FARTHEST = math.log(LARGEST_NUMBER) - 1
-MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
-MOST_FRONT_POINTS = 16
-
-
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search leaves besides its winner.
+    """A search's result besides its winner.
 
     Attributes:
-        record: how it was done.
-        front: with several objectives, what no other point beats.
-        functions: what the artifact records of what the test stands for.
+        front: with several objectives, the points that no other point beats.
         shift: an objective's score → the difference that it stands for; None where it stands for a ratio.
-        reduction: what the winner was reduced from; None where it was not.
-        made_of: the key of the finalist that the winner was made of.
-        undecided: the controls that stayed undecided, by names as ``Attribution.open_knobs`` has them.
-        attribute: measures what each control of the winner brings.
+        attribute: measures what each control of the winner brings; None where that is not asked for.
     """
 
     record: SearchRecord
     front: Sequence[Scored]
-    functions: tuple[str, ...]
     shift: Shift
-    reduction: Reduction | None = None
-    made_of: str = ""
-    undecided: frozenset[str] = frozenset()
-    attribute: Callable[[Proof], Attribution | None] = lambda _proof: None
+    attribute: Callable[[Proof], Attribution | None] | None = None
 
-    def reduced(self, attribution: Attribution | None) -> Reduction | None:
-        """The reduction, where what ``attribution`` resolves is no longer undecided."""
-        if self.reduction is None or attribution is None:
-            return self.reduction
-        return self.reduction.model_copy(update={"undecided": len(self.undecided & attribution.open_knobs)})
-
-    def with_winner(self, winner: ControlsFile) -> SearchResult:
-        """With the smaller ``winner`` at the point of the front that it was made of."""
-        front = [
-            replace(scored, controls=winner) if scored.controls.key == self.made_of else scored for scored in self.front
+    def stored_front(self, winner: Winner) -> list[Scored]:
+        """The points to store, a reduced winner at the point that it was made of."""
+        proof = winner.proof
+        return [
+            replace(scored, controls=proof.winner)
+            if isinstance(proof, Proof) and scored.controls.key == winner.made_of
+            else scored
+            for scored in self.front[:MOST_FRONT_POINTS]
         ]
-        return replace(self, front=front)
 
 
 def make_artifact(
-    benchmark: TunedBenchmark,
-    proof: Proof | NoWinner,
+    tuning: Tuning,
+    winner: Winner,
     result: SearchResult,
-    withdrawn: Sequence[Withdrawn],
-    licences: Sequence[Licence] = (),
+    incumbent: Incumbent | None = None,
     attribution: Attribution | None = None,
-    before: Code = MappingProxyType({}),
 ) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
     Raises:
         StoreError: something in it is beyond what an artifact may hold.
     """
+    benchmark, target, proof = tuning.benchmark, tuning.benchmark.builder.target, winner.proof
+    claims, controls = ((), None) if isinstance(proof, NoWinner) else (proof.claims, proof.winner)
+    fingerprint = benchmark.fingerprint_with(controls)
+    tuned = benchmark.builds.get(controls) if controls else None
     try:
-        return _artifact(benchmark, proof, result, withdrawn, licences, attribution, before)
+        return Artifact(
+            benchmark=benchmark.nodeid,
+            target=target,
+            outcome="tuned" if controls else "baseline",
+            reason=None if controls else proof.reason[:LONGEST_TEXT],
+            functions=recorded_functions(benchmark, tuning.baseline.stands_for),
+            **signed_by(tuning, controls),
+            controls=controls_table(target, controls) if controls else None,
+            compiler=CompilerTable.of(benchmark.builder.compiler),
+            fingerprint=FingerprintTable.of(fingerprint),
+            code=stored_code(benchmark.builds.get(None), tuned, incumbent.artifact.code if incumbent else {}),
+            search=result.record,
+            claims=claims,
+            front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.stored_front(winner)),
+            withdrawn=incumbent.artifact.withdrawn if incumbent else (),
+            reduction=winner.reduced(attribution) if controls else None,
+            attribution=attribution,
+            provenance=provenance_of(benchmark, fingerprint, controls),
+        )
     except ValidationError as error:
         raise StoreError(f"the result of {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
-def _artifact(
-    benchmark: TunedBenchmark,
-    proof: Proof | NoWinner,
-    result: SearchResult,
-    withdrawn: Sequence[Withdrawn],
-    licences: Sequence[Licence],
-    attribution: Attribution | None,
-    before: Code,
-) -> Artifact:
-    target = benchmark.builder.target
-    winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
-    fingerprint = benchmark.fingerprint_with(winner)
-    return Artifact(
-        benchmark=benchmark.nodeid,
-        target=target,
-        outcome="tuned" if winner else "baseline",
-        reason=None if winner else proof.reason[:LONGEST_TEXT],
-        functions=result.functions,
-        **signed_by(benchmark, winner, licences),
-        controls=controls_table(target, winner) if winner else None,
-        compiler=CompilerTable.of(benchmark.builder.compiler),
-        fingerprint=FingerprintTable.of(fingerprint),
-        code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None, before),
-        search=result.record,
-        claims=claims,
-        front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
-        withdrawn=tuple(withdrawn),
-        reduction=result.reduced(attribution) if winner else None,
-        attribution=attribution,
-        provenance=provenance_of(benchmark, fingerprint, winner),
-    )
-
-
-def signed_by(benchmark: TunedBenchmark, winner: ControlsFile | None, licences: Sequence[Licence]) -> dict[str, Any]:
+def signed_by(tuning: Tuning, winner: ControlsFile | None) -> dict[str, Any]:
     """What a reviewer signs with the controls, as fields of the artifact: their classes and the licences."""
-    compiler = benchmark.builder.compiler
-    own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own if winner else ()
-    stored = tuple(map(LicenceTable.of, widest(licences, MOST_LICENCES)))
-    return {"classes": own, "licences": stored if winner else None}
+    if winner is None:
+        return {"classes": (), "licences": None}
+    compiler = tuning.benchmark.builder.compiler
+    own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own
+    return {"classes": own, "licences": tuple(map(LicenceTable.of, widest(tuning.licences, MOST_LICENCES)))}
+
+
+def keep_wrong(tuning: Tuning, wrong: Wrong, record: SearchRecord) -> str:
+    """Write wrong controls beside this machine's own state, for ``repeat_advice``; the path, from the root.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    benchmark = tuning.benchmark
+    home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
+    result = SearchResult(record, (), lambda _objective, _score: None)
+    nothing = make_artifact(tuning, Winner(NoWinner(""), Sound()), result)
+    changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT], "functions": (),
+               "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
+    artifact = nothing.model_copy(update=changes)
+    store = Store(home)
+    store.write(benchmark.name, artifact, controls=[wrong.controls.data], samples=())
+    return os.path.relpath(store.metadata_path(benchmark.name, artifact.target), benchmark.rootdir)
 
 
 def _front_point(benchmark: TunedBenchmark, scored: Scored, shift: Shift) -> FrontPoint:

@@ -16,8 +16,7 @@ import numpy as np
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError
 from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile, Objective
-from pytest_compileiq.proof.claims import score_of
-from pytest_compileiq.proof.prove import Proof
+from pytest_compileiq.proof.claims import Proof, score_of
 from pytest_compileiq.reduction import Attribution, Standing, Without
 from pytest_compileiq.rules.comparison import effect
 from pytest_compileiq.rules.evidence import all_positive, gather

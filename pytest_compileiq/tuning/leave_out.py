@@ -118,7 +118,7 @@ class Bench:
     Attributes:
         jobs: parallel builds.
         why_never: why machine code may not be proposed, whatever it scores, as kind and reason; None when it may.
-        twins: what makes a measurement one → the knobs of all candidates of the search that it is of.
+        aliases: what makes a measurement one → the knobs of all candidates of the search that it is of.
         seen: the knobs of the search's candidates, each with its score: the sum over objectives, lower is better.
         varies: whether what is sampled is not one number in each arm.
         search_s: seconds that the search took, by which everything here is bounded.
@@ -130,7 +130,7 @@ class Bench:
     seed: int
     jobs: int
     why_never: Callable[[BuildResult], tuple[FailureKind, str] | None]
-    twins: Mapping[Key, Sequence[Knobs]]
+    aliases: Mapping[Key, Sequence[Knobs]]
     seen: Sequence[tuple[Knobs, float]]
     varies: bool
     search_s: float

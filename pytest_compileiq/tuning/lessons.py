@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -19,28 +18,20 @@ MOST_TOLD = 3  # sentences about artifacts that could not be read
 MOST_READ = 300  # artifacts, those of the same name first: reading one takes milliseconds
 
 
-@dataclass(frozen=True)
-class Taught:
-    """What is taught, the most believed first, and a sentence for each artifact that could not be read."""
-
-    lessons: tuple[Lesson, ...] = ()
-    passed_over: tuple[str, ...] = ()
-
-
-def taught_by(store: Store, benchmark: TunedBenchmark, engine: str) -> Taught:
-    """What artifacts teach that are proven, stand, and gained on the first objective of ``benchmark``.
+def lessons_for(store: Store, benchmark: TunedBenchmark, engine: str) -> tuple[Sequence[Lesson], Sequence[str]]:
+    """Lessons of proven artifacts that gained on the first objective of ``benchmark``, and sentences on unread ones.
 
     An opaque space is nobody's to begin in, and the engine ``pack`` tries what it is given, alone.
     """
     if benchmark.space.opaque is not None or engine == "pack":
-        return Taught()
+        return (), ()
     passed_over: list[str] = []
     taught = dict(_taught(store, benchmark, passed_over))
     weights = weighed({key: knobs for key, (knobs, _) in taught.items()}, benchmark.name)
     lessons = [Lesson("/".join(key), digest, knobs, weights[key]) for key, (knobs, digest) in taught.items()]
     few = sorted(lessons, key=lambda lesson: -lesson.weight)[:MOST_LESSONS]
     more = (f"{len(passed_over) - MOST_TOLD} more taught nothing: acf check says why",)
-    return Taught(tuple(few), (*passed_over[:MOST_TOLD], *(more if len(passed_over) > MOST_TOLD else ())))
+    return few, (*passed_over[:MOST_TOLD], *(more if len(passed_over) > MOST_TOLD else ()))
 
 
 def taught_text(lessons: Sequence[Lesson]) -> str:

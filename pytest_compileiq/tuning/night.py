@@ -21,9 +21,9 @@ from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tuning.devices import on_devices
-from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask, proofs_alone
+from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask
 from pytest_compileiq.tuning.night_state import NightBook, open_night
-from pytest_compileiq.tuning.run import under_way
+from pytest_compileiq.tuning.run import open_run
 from pytest_compileiq.workers.pool import Pool
 
 SWITCHES = 20  # a turn is at least so many times as long as it takes a worker to enter another test: 5 % is lost
@@ -69,7 +69,7 @@ class Night:
 
     def __post_init__(self) -> None:
         """Begin to spend."""
-        self._budget = NightBudget(self.total, self.settings, len(self.pools))
+        self._budget = NightBudget(self.total, self.settings.reduce, len(self.pools))
 
     def spend(self) -> NightReport:
         """Open, search and prove all entries. Ctrl-C ends the searches, and proves what is promising.
@@ -167,10 +167,10 @@ class Night:
             return
         self._enter(task, benchmark)
         progress = _TaskProgress(self, task, book)
-        opened = under_way(
+        opened = open_run(
             benchmark, settings=self.settings, store=self.store, pool=task.pool, progress=progress, budget=Budget()
         )
-        task.under_way = task.held.enter_context(opened)
+        task.run = task.held.enter_context(opened)
         task.standing = "searching"
         book.open(benchmark.nodeid)
         self._turn(task, 1 if self._budget.has_room(0.0, task) else 0)
@@ -215,7 +215,7 @@ class Night:
             self._doing[place] = f"searching {task.entry.name}"
             with self._on(task, book):
                 self._take_turn(task, longest)
-            if task.standing == "searching" and task.tuning.search.is_over:
+            if task.standing == "searching" and task.opened.search.is_over:
                 self._close(task, place, book, "its engine had nothing left to try")
 
     @contextmanager
@@ -243,19 +243,19 @@ class Night:
 
     def _turn(self, task: NightTask, least: int, goes_on: Callable[[], bool] = lambda: False) -> None:
         """At least so many batches, and more while ``goes_on``; what an earlier run has in the journal comes first."""
-        tuning, made = task.tuning, 0
+        run, made = task.opened, 0
 
         def next_batch() -> bool:
             nonlocal made
             task.note()
-            if tuning.search.is_catching_up:
+            if run.search.is_catching_up:
                 return True
             made += 1
             return made <= least or goes_on()
 
-        tuning.advance(next_batch)
+        run.advance(next_batch)
         task.note()
-        if tuning.search.interrupted:
+        if run.search.interrupted:
             self._interrupt()
 
     def _enter(self, task: NightTask, benchmark: TunedBenchmark) -> float:
@@ -314,17 +314,16 @@ class Night:
 
     def _close(self, task: NightTask, place: int, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
-        tuning, benchmark = task.tuning, task.benchmark
-        is_whole = self.settings.reduce and not self.interrupted and self._budget.can_be_made_small(task)
+        run, benchmark = task.opened, task.benchmark
+        reduces = self.settings.reduce and not self.interrupted and self._budget.can_be_reduced(task)
         self._doing[place], task.standing = f"proving {task.entry.name}", "proving"
         self.watch.show(self.report)
-        tuning.search.interrupted = False  # its journal goes with its proof
-        tuning.settings = self.settings if is_whole else proofs_alone(self.settings)
+        run.search.interrupted = False  # its journal goes with its proof
         with self._on(task, book):
             book.begin_closing(benchmark, self.settings)
-            report = tuning.close()
+            report = run.close(reduces=reduces)
             large = ("stored as it was found: there was no time to make it small",)
-            hurried = large if self.settings.reduce and not is_whole and report.verdict is Verdict.TUNED else ()
+            hurried = large if self.settings.reduce and not reduces and report.verdict is Verdict.TUNED else ()
             report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
             book.close(benchmark, report, self.settings, task.evaluations, task.best)
             self._end(task, report, why)
@@ -347,7 +346,7 @@ class Night:
         finally:
             if task.standing not in ("searching", "proving"):
                 task.held.close()
-                task.under_way = None  # its engine may hold a process
+                task.run = None  # its engine may hold a process
             with self._turns:
                 self.keep_spent(task, book)
                 book.save()

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import BATCH, Budget, Settings
+from pytest_compileiq.config import BATCH, Budget
 from pytest_compileiq.engines.base import Foreseeing, Outlook
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
@@ -19,7 +19,7 @@ from pytest_compileiq.rules.task_scheduler import Course, Foreseen, closing_s
 from pytest_compileiq.search import scoring
 from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF, SHARE_OF_SEARCH
 from pytest_compileiq.tuning import attribution, reduction, stress
-from pytest_compileiq.tuning.run import UnderWay
+from pytest_compileiq.tuning.run import TuningRun
 from pytest_compileiq.tuning.winner import FINALISTS
 from pytest_compileiq.workers.pool import Pool
 
@@ -60,7 +60,7 @@ class NightTask:
     is_served: bool = False
     since: float = 0.0
     weight: float = 1.0
-    under_way: UnderWay | None = None
+    run: TuningRun | None = None
     seconds: float = 0.0
     opening_s: float = 0.0
     evaluations: int = 0
@@ -88,15 +88,15 @@ class NightTask:
             self._pool.move_to(pool)
 
     @property
-    def tuning(self) -> UnderWay:
-        """Its search, of a task that is open."""
-        assert self.under_way is not None
-        return self.under_way
+    def opened(self) -> TuningRun:
+        """Its run, of a task that is open."""
+        assert self.run is not None
+        return self.run
 
     @property
     def benchmark(self) -> TunedBenchmark:
         """Its benchmark, of a task that is open."""
-        return self.tuning.tuning.benchmark
+        return self.opened.tuning.benchmark
 
     @property
     def is_promising(self) -> bool:
@@ -106,18 +106,18 @@ class NightTask:
     @property
     def spent(self) -> float:
         """What its search has spent, in the budget's unit."""
-        tally = self.tuning.search.tally
+        tally = self.opened.search.tally
         return tally.seconds if self.by_time else float(tally.evaluations)
 
     @property
     def batch_s(self) -> float:
         """Seconds that one of its batches took, on the mean; 0 before the first."""
-        tally = self.tuning.search.tally
+        tally = self.opened.search.tally
         return BATCH * tally.seconds / tally.evaluations if tally.evaluations else 0.0
 
     def note(self) -> None:
         """Keep how far the search has come, and hold what its engine foresaw to what came."""
-        tally, engine = self.tuning.search.tally, self.tuning.search.engine
+        tally, engine = self.opened.search.tally, self.opened.search.engine
         if tally.evaluations > self.evaluations and self.outlook is not None:
             before, came = self.foreseen
             before += self.outlook.improvement * (tally.evaluations - self.evaluations)
@@ -142,24 +142,24 @@ _PLAYED = PLAYOFF * (1 + FEWEST_ROUNDS)  # each is checked once more, which is a
 _SAMPLES = 2  # of a proof
 
 
-def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> float:
+def closing_seconds(run: TuningRun, start_s: float, reduces: bool) -> float:
     """Seconds from the end of the search to the stored artifact; a worker starts in ``start_s``."""
-    scorer, search_s = tuning.brief.scorer, tuning.search.tally.seconds
-    is_timed = bool(tuning.tuning.benchmark.timed_objectives)
-    processes = gate.looks_of(tuning.tuning.pool.devices)[_LOOK]
-    proofs = processes * (FINALISTS + 1 + settings.reduce) * _BLOCK  # in the second sample, full and reduced
+    tuning, scorer, search_s = run.tuning, run.brief.scorer, run.search.tally.seconds
+    is_timed = bool(tuning.benchmark.timed_objectives)
+    processes = gate.looks_of(tuning.pool.devices)[_LOOK]
+    proofs = processes * (FINALISTS + 1 + reduces) * _BLOCK  # in the second sample, full and reduced
     stressed = FINALISTS * stress.SHARE if tuning.baseline.drew else 0.0
-    reduced = reduction.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if settings.reduce else 0.0
-    waited_s = (0.0 if settings.reduce else gate.CONFIRM_AFTER_S) + _SAMPLES * processes * gate.PROCESS_EVERY_S
+    reduced = reduction.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if reduces else 0.0
+    waited_s = (0.0 if reduces else gate.CONFIRM_AFTER_S) + _SAMPLES * processes * gate.PROCESS_EVERY_S
     more_s = SHARE_OF_SEARCH * search_s + waited_s if is_timed else 0.0  # more rounds of the play-off
     return more_s + closing_s(
-        blocks=(_PLAYED + proofs) * len(tuning.tuning.benchmark.timed_workloads) if is_timed else 0.0,
+        blocks=(_PLAYED + proofs) * len(tuning.benchmark.timed_workloads) if is_timed else 0.0,
         block_s=scorer.quads_s / max(scorer.quads, 1),
-        starts=_SAMPLES * math.ceil(processes / settings.jobs) if is_timed else 0.0,
+        starts=_SAMPLES * math.ceil(processes / tuning.settings.jobs) if is_timed else 0.0,
         start_s=start_s,
         share=reduced + stressed,
         search_s=search_s,
-        least_s=reduction.FLOOR_S + reduction.IDLE_S + attribution.FLOOR_S if settings.reduce else 0.0,
+        least_s=reduction.FLOOR_S + reduction.IDLE_S + attribution.FLOOR_S if reduces else 0.0,
     )
 
 
@@ -171,6 +171,7 @@ class NightBudget:
     """The budget of one night: a time, proofs included, or evaluations of its searches.
 
     Attributes:
+        reduces: whether winners are reduced.
         devices: that serve a benchmark each at the same time.
         tasks: the night's benchmarks.
         earlier_s, earlier_evaluations: that earlier runs of the night have spent.
@@ -179,7 +180,7 @@ class NightBudget:
     """
 
     total: Budget
-    settings: Settings
+    reduces: bool
     devices: int
     tasks: Sequence[NightTask] = ()
     earlier_s: float = 0.0
@@ -242,23 +243,18 @@ class NightBudget:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
         if not self.by_time:
             return 0.0
-        return min(self._needed(self._promising, self.settings) / self.devices, MOST_RESERVED * self.whole)
+        return min(self._needed(self._promising, self.reduces) / self.devices, MOST_RESERVED * self.whole)
 
-    def can_be_made_small(self, task: NightTask) -> bool:
+    def can_be_reduced(self, task: NightTask) -> bool:
         """Whether there is time for it, with the proofs alone of all others: they come before small winners."""
-        others = self._needed([other for other in self._promising if other is not task], proofs_alone(self.settings))
+        others = self._needed([other for other in self._promising if other is not task], reduces=False)
         left = math.inf if self.total.seconds is None else self.total.seconds - self.spent_s
-        return self._needed([task], self.settings) + others / self.devices <= left
+        return self._needed([task], reduces=True) + others / self.devices <= left
 
-    def _needed(self, tasks: Iterable[NightTask], settings: Settings) -> float:
+    def _needed(self, tasks: Iterable[NightTask], reduces: bool) -> float:
         """Seconds that it is estimated to take to prove ``tasks``."""
-        return sum(closing_seconds(task.tuning, settings, self.start_s) for task in tasks)
+        return sum(closing_seconds(task.opened, self.start_s, reduces) for task in tasks)
 
     @property
     def _promising(self) -> list[NightTask]:
         return [task for task in self.tasks if task.standing == "searching" and task.is_promising]
-
-
-def proofs_alone(settings: Settings) -> Settings:
-    """The settings of a proof that nothing is made small for."""
-    return replace(settings, reduce=False)

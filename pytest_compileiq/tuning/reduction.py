@@ -130,7 +130,7 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
 def _without_absent(trial: ReductionTrial, in_order: Sequence[ControlPart]) -> Kept:
     """Without the parts that the search saw to change no machine code, which takes next to no builds."""
     everything = frozenset(in_order)
-    absent = trial.absent_from_twins(in_order)
+    absent = trial.absent_from_aliases(in_order)
     return _dropped(lambda some: trial.has_same_code(some, everything), everything, absent, trial.expect)
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
-from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Stress
-from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
-from pytest_compileiq.proof.prove import NoWinner, Proof
+from pytest_compileiq.model import MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.rules.calls import FirstCalls, is_decided, why_never_new, why_remembered
 from pytest_compileiq.rules.stress import Draw, record_of, why_apart, why_not_computed
 from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.spelling import for_shell, quantity
-from pytest_compileiq.store.local import local_directory
-from pytest_compileiq.store.store import Store
-from pytest_compileiq.tuning.artifact import SearchResult, controls_table, make_artifact
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 SHARE = 0.1  # of the search's time, that one finalist's draws may take
@@ -28,7 +22,6 @@ FLOOR = 8  # draws, however long they take
 _ALONE = 200  # the worker that runs the baseline alone: nothing of a candidate can have spoilt it
 _AGAIN = 201  # the worker that repeats a draw, each time a new one
 _SEEDS = 2**40
-_DROPPED = "wrong"
 
 
 @dataclass(frozen=True)
@@ -211,24 +204,3 @@ def repeat_advice(nodeid: str, seed: int | None, controls: str = "") -> str:
     if seed is None:
         return ""
     return f"; repeat it: pytest {for_shell(nodeid)} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
-
-
-def keep_wrong(benchmark: TunedBenchmark, wrong: Wrong, record: SearchRecord) -> str:
-    """Write wrong controls beside this machine's own state, for ``repeat_command``; the path, from the root.
-
-    Raises:
-        StoreError: they cannot be written.
-    """
-    home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
-    nothing = make_artifact(benchmark, NoWinner(""), SearchResult(record, (), (), lambda _objective, _score: None), ())
-    changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT],
-               "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
-    artifact = nothing.model_copy(update=changes)
-    store = Store(home)
-    store.write(benchmark.name, artifact, controls=[wrong.controls.data], samples=())
-    return os.path.relpath(store.metadata_path(benchmark.name, artifact.target), benchmark.rootdir)
-
-
-def with_stress(proof: Proof, record: Stress | None) -> Proof:
-    """The proof, with what the draws gave in each of its claims."""
-    return replace(proof, claims=tuple(claim.model_copy(update={"stress": record}) for claim in proof.claims))

@@ -93,10 +93,10 @@ class ReductionTrial:
             wanted = [kept for kept in sets if kept not in self._verdicts and self._why_not(kept) is None]
             self.bench.build(map(self._controls, wanted), self._until)
 
-    def absent_from_twins(self, parts: Sequence[ControlPart]) -> list[ControlPart]:
+    def absent_from_aliases(self, parts: Sequence[ControlPart]) -> list[ControlPart]:
         """Those of ``parts`` that some candidate of the search did without, and had the winner's machine code."""
-        twins = self.bench.twins.get(self._key_of(self.winner.controls), ())
-        return [part for part in parts if any(not knobs.keys() & set(part.knobs) for knobs in twins) and not part.acf]
+        aliases = self.bench.aliases.get(self._key_of(self.winner.controls), ())
+        return [part for part in parts if any(not knobs.keys() & set(part.knobs) for knobs in aliases) and not part.acf]
 
     def has_same_code(self, kept: Kept, other: Kept) -> bool:
         """Whether these parts alone make the machine code of ``other``, and give its parameters."""

@@ -141,7 +141,7 @@ import signal
 from pytest_compileiq.tuning import run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins without one
-under_way.prove_best = lambda *_: signal.raise_signal(signal.SIGINT)
+run.prove_winner = lambda *_, **_named: signal.raise_signal(signal.SIGINT)
 """
 
 

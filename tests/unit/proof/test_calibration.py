@@ -10,7 +10,7 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof import calibration
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.calibration import Calibration, calibrate, warning
-from pytest_compileiq.proof.prove import NoWinner
+from pytest_compileiq.proof.claims import NoWinner
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
 
 

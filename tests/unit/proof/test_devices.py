@@ -10,7 +10,8 @@ from pytest_compileiq import maximize, minimize
 from pytest_compileiq.model import MOST_DEVICES, Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Unprovable
-from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.proof.claims import NoWinner, Proof
+from pytest_compileiq.proof.prove import prove
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.store.samples import decode_samples, encode_samples

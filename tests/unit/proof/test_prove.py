@@ -13,7 +13,8 @@ from pytest_compileiq.errors import ClaimMismatch
 from pytest_compileiq.model import Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Unprovable
-from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.proof.claims import NoWinner, Proof
+from pytest_compileiq.proof.prove import prove
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute

@@ -13,7 +13,8 @@ from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.proof.claims import NoWinner, Proof
+from pytest_compileiq.proof.prove import prove
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.claims import claim_text

@@ -401,7 +401,7 @@ def test_what_was_lost_with_its_worker_is_asked_for_again(searching):
     search = searching(engine, Losing(1))
     assert [round(told.scores[0], 2) for told in engine.told] == [-0.22, -0.69]
     assert (search.tally.evaluations, search.tally.invalid) == (2, {})
-    assert [len(knobs) for knobs in search.twins.values()] == [1, 1]
+    assert [len(knobs) for knobs in search.aliases.values()] == [1, 1]
 
 
 def test_a_candidate_that_two_workers_were_lost_with_is_named_and_never_asked_for_again(searching):

@@ -193,10 +193,10 @@ def test_what_a_killed_run_stored_is_not_proven_again(project, monkeypatch):
 def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monkeypatch, left):
     """Its budget is spent by then, or its time over: what was kept for the proofs is theirs."""
 
-    def killed(*_arguments):
+    def killed(*_arguments, **_named):
         raise SystemExit
 
-    monkeypatch.setattr("pytest_compileiq.tuning.run.UnderWay.close", killed)
+    monkeypatch.setattr("pytest_compileiq.tuning.run.TuningRun.close", killed)
     wide = SPACE | {f"-f{number}": literal("", knockout_prob=0.5) for number in range(9)}
     entries = [entry(project, name, space=wide) for name in "ab"]
     with pytest.raises(SystemExit):
@@ -284,7 +284,7 @@ def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monke
     """A proof is estimated at 200 s, with a small winner at 300 s. The first of two leaves the other its 200 s."""
     monkeypatch.setattr(
         "pytest_compileiq.tuning.night_budget.closing_seconds",
-        lambda _tuning, settings, _start: 200 + 100 * settings.reduce,
+        lambda _run, _start, reduces: 200 + 100 * reduces,
     )
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.MOST_RESERVED", 0.0)
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.is_promising", True)
@@ -316,7 +316,7 @@ def test_a_batch_that_does_not_fit_in_a_time_is_not_begun(project, monkeypatch, 
 def test_a_batch_is_estimated_by_those_before_it():
     task = NightTask(failing("a"), True, ExitStack())
     tally = SearchCounts()
-    task.under_way = SimpleNamespace(search=SimpleNamespace(tally=tally))
+    task.run = SimpleNamespace(search=SimpleNamespace(tally=tally))
     tally.end()
     assert task.batch_s == 0.0
     tally.evaluations, tally.earlier_s = 6, 9.0
