@@ -136,7 +136,7 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
         rivals = {key: (artifacts[key], entry) for key, entry in entries.items() if entry is not None}
         if rivals:
             met |= rivals.keys()
-            findings.append(_compare_entry(kernel, rivals))
+            findings.append(_compare_entry(kernel, rivals, len(contents.objects)))
         elif told := _beyond_the_proven(kernel, artifacts):
             lines.append(told)
     unknown = len(contents.kernels) - len(findings)
@@ -174,8 +174,11 @@ def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | N
     return None
 
 
-def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]]) -> Comparison:
-    """Compare one entry with the artifacts that name it, by the names there; it is right if any proved this code."""
+def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]], objects: int) -> Comparison:
+    """Compare one entry, from one of so many ``objects``, with the artifacts that name it, by the names there.
+
+    It is right if any proved this code.
+    """
 
     def finding(standing: Standing, what: str, digests: str = "") -> Comparison:
         verdict = Match.RIGHT if standing == "proven" else Match.DIFFERS
@@ -199,7 +202,15 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
     added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler.command) for artifact, _ in rivals.values())
     proven_with = ", ".join(filter(None, added)) if kernel.architecture == HOST else ""
     how = "; other code: -rdc" if kernel.is_separate else f", which is made with {proven_with}" if proven_with else ""
+    sources = max(_sources(artifact) for artifact, _ in rivals.values())
+    if kernel.architecture == HOST and objects < sources:  # what serves a function may lie in another object
+        how += f"; give the objects of its {sources} sources together, not {objects}"
     return finding("neither", f"neither proven arm of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
+
+
+def _sources(artifact: Artifact) -> int:
+    """How many sources its compiler's command names."""
+    return sum(word in artifact.fingerprint.sources for word in artifact.compiler.command)
 
 
 def _proven(artifact: Artifact, pair: CodePair) -> CodeTable:

@@ -194,6 +194,8 @@ def test_the_objects_of_a_library_are_compared_as_one_whole_in_a_line_of_their_a
     a_o, a_c, b_c = (several.root / name for name in ("a.o", "a.c", "b.c"))
     assert verified("-O2") == 0
     assert capsys.readouterr().out == f"right: {a_o}: 12 functions are the proven code of several ({target})\n"
+    assert main(["--acf-dir", str(several.root / "acf"), "verify-binary", str(a_o)]) == 1
+    assert "-fno-gnu-unique; give the objects of its 2 sources together, not 1: f0 (" in capsys.readouterr().out
     assert verified("-O0") == 1
     names = "f0, f1, f10, f11, f2, f3, f4, f5, f6, f7, and 2 more"
     said = f"12 functions are the baseline of several ({target}): its controls were not applied: {names}"
