@@ -14,77 +14,21 @@ import os
 import random
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import cffi_hook
-from .compared_calls import BASELINE, CallInput, ComparedCalls
+from .compared_calls import BASELINE, ComparedCalls
 from .counters import RAISED
 from .shapes import is_of, told_of_shape
+from .values import at_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .compared_calls import CallInput
     from .counters import ForeignCall
     from .shapes import Shape
     from .values import ForeignFunction
-
-
-class _OfCtypes:
-    """ctypes reads the address of a function from memory of the object's own, at each call."""
-
-    def __init__(self, called: Any) -> None:
-        self._place = ctypes.c_void_p.from_address(ctypes.addressof(called))
-        self.program = self._place.value
-
-    def write(self, address: int | None) -> None:
-        self._place.value = self.program if address is None else address
-
-
-class _OfCffi:
-    """A stand-in keeps the function of cffi that it calls, which is of the same type in another library."""
-
-    def __init__(self, called: Any) -> None:
-        backend = sys.modules["_cffi_backend"]
-        self._called = called
-        self._functions: dict[int | None, Any] = {None: called._acf_raw}
-        self._cast = backend.cast
-        self._kind = backend.typeof(called._acf_raw)
-        self.program = int(self._cast(backend.new_primitive_type("uintptr_t"), called._acf_raw))
-
-    def write(self, address: int | None) -> None:
-        if address not in self._functions:
-            self._functions[address] = self._cast(self._kind, address)
-        self._called._acf_raw = self._functions[address]
-
-
-_OF_DOOR: dict[str, Any] = {"ctypes": _OfCtypes, "cffi": _OfCffi}
-
-
-class Cell:
-    """What a function object calls.
-
-    Attributes:
-        program: the address of the function of the program's own library.
-        turns: how often it was directed.
-    """
-
-    def __init__(self, called: Any, door: str) -> None:
-        self._place = _OF_DOOR[door](called)
-        self.program: int | None = self._place.program
-        self.turns = 0
-
-    def direct(self, address: int | None) -> None:
-        """Have the object call ``address``; None for the function of the program's own library."""
-        self._place.write(address)
-        self.turns += 1
-
-
-def cell_of(called: Any, door: str) -> Cell:
-    """The cell of a function object, of which each has one."""
-    try:
-        return called._acf_cell  # type: ignore[no-any-return]
-    except AttributeError:
-        cell = called._acf_cell = Cell(called, door)
-        return cell
-
 
 MOST_PAIRS = 4096  # of a shape; with more, every second one is dropped
 _MOST_KNOWN = 20_000  # shapes of a function, where each value of a seed is one
@@ -113,29 +57,39 @@ class Arms:
     ) -> _Routed | None:
         """Have the call that is about to be made made by an arm; None where the function is not routed."""
         with self._lock:
-            route = self._known[function] if function in self._known else self._looked_up(function, called)
+            if function not in self._known:
+                alike = [route for route in self._routes if route.function == function.name]
+                route = next(iter(at_path(alike, function.library, lambda each: each.library)), None)
+                if route is not None:
+                    route.open(_cell_of(called, function.door).program)
+                self._known[function] = route
+            route = self._known[function]
             if route is None or not route.is_open:
                 return None
             series = route.series_of(shape)
-            compared = None
+            compared, pair = None, None
             if route.only is not None:
-                arm, pair = route.only, None
+                arm = route.only
             elif series.is_to_compare(is_alone=not self._inside) and (
                 compared := route.compared.given(function, called, arguments, named)
             ):
-                arm, pair = BASELINE, None
+                arm = BASELINE
             else:
                 arm, pair = series.turn(self._random)
-            routed = _Routed(route, series, arm, pair, compared, cell_of(called, function.door))
-            routed.cell.direct(route.addresses[arm])
-            routed.turn = routed.cell.turns
+            cell = _cell_of(called, function.door)
+            cell.direct(route.addresses[arm])
             self._inside += 1
             if compared is not None:
                 self._lock.acquire()  # other threads' calls wait until it has ended
-            return routed
+            return _Routed(route, series, arm, pair, compared, cell, cell.turns)
 
     def finish(self, routed: _Routed, made: ForeignCall) -> None:
         """The call has ended: take its time, and make it by the other arm, too, if it is one to compare."""
+
+        def made_by(arm: int) -> Any:
+            routed.cell.direct(routed.route.addresses[arm])
+            return made.call(made.called, *made.arguments)
+
         with self._lock:
             is_by_arm = routed.turn == routed.cell.turns  # else another thread has directed it anew
             try:
@@ -144,7 +98,7 @@ class Arms:
                 elif not is_by_arm:
                     routed.route.lost += 1
                 elif routed.compared is not None:
-                    _compare(routed, routed.compared, made)
+                    routed.route.compared.compare(routed.compared, made.result, made_by)
                 elif routed.pair is not None:
                     routed.series.add(routed.pair, routed.arm, made.own_ns)
                 routed.series.calls[routed.arm] += is_by_arm
@@ -159,32 +113,65 @@ class Arms:
         with self._lock:
             return [route.told() for route in self._routes]
 
-    def _looked_up(self, function: ForeignFunction, called: Any) -> _Route | None:
-        """The route of a function: of the library at its path, else of one of that name, as of another checkout."""
-        named = [route for route in self._routes if route.function == function.name]
-        at_its_path = [route for route in named if route.library == function.library]
-        alike = [route for route in named if os.path.basename(route.library) == os.path.basename(function.library)]
-        route = next(iter(at_its_path or alike), None)
-        if route is not None:
-            route.open(cell_of(called, function.door).program)
-        return self._known.setdefault(function, route)
+
+class _Routed(NamedTuple):
+    """One call that an arm makes; ``turn`` is the cell's, by which another thread's call shows."""
+
+    route: _Route
+    series: _Series
+    arm: int
+    pair: list[int] | None
+    compared: CallInput | None
+    cell: _Cell
+    turn: int
 
 
-class _Routed:
-    """One call that an arm makes."""
+class _Cell:
+    """What a function object calls; ``program`` is the address of the function of the program's own library."""
 
-    __slots__ = ("arm", "cell", "compared", "pair", "route", "series", "turn")
+    def __init__(self, program: int | None, write: Callable[[int | None], None]) -> None:
+        self.program = program
+        self.turns = 0  # how often it was directed
+        self._write = write
 
-    def __init__(
-        self, route: _Route, series: _Series, arm: int, pair: list[int] | None, compared: CallInput | None, cell: Cell
-    ) -> None:
-        self.route = route
-        self.series = series
-        self.arm = arm
-        self.pair = pair
-        self.compared = compared
-        self.cell = cell
-        self.turn = 0
+    def direct(self, address: int | None) -> None:
+        """Have the object call ``address``; None for the function of the program's own library."""
+        self._write(address)
+        self.turns += 1
+
+
+def _cell_of(called: Any, door: str) -> _Cell:
+    """The cell of a function object, of which each has one."""
+    try:
+        return called._acf_cell  # type: ignore[no-any-return]
+    except AttributeError:
+        called._acf_cell = cell = _Cell(*(_ctypes_place if door == "ctypes" else _cffi_place)(called))
+        return cell
+
+
+def _ctypes_place(called: Any) -> tuple[int | None, Callable[[int | None], None]]:
+    # ctypes reads the address of a function from memory of the object's own, at each call.
+    place = ctypes.c_void_p.from_address(ctypes.addressof(called))
+    program = place.value
+
+    def write(address: int | None) -> None:
+        place.value = program if address is None else address
+
+    return program, write
+
+
+def _cffi_place(called: Any) -> tuple[int | None, Callable[[int | None], None]]:
+    # A stand-in keeps the function of cffi that it calls, which is of the same type in another library.
+    backend = sys.modules["_cffi_backend"]
+    functions: dict[int | None, Any] = {None: called._acf_raw}
+    kind = backend.typeof(called._acf_raw)
+
+    def write(address: int | None) -> None:
+        if address not in functions:
+            functions[address] = backend.cast(kind, address)
+        called._acf_raw = functions[address]
+
+    return int(backend.cast(backend.new_primitive_type("uintptr_t"), called._acf_raw)), write
 
 
 class _Series:
@@ -232,12 +219,7 @@ class _Series:
 
 
 class _Route:
-    """A function whose calls the arms make.
-
-    Attributes:
-        compared: the calls that both arms made.
-        lost: calls that another thread's call of the same function had made by another arm.
-    """
+    """A function whose calls the arms make; ``lost`` calls another thread's call had made by another arm."""
 
     def __init__(self, kernel: dict[str, Any]) -> None:
         self.library: str = kernel["library"]
@@ -282,7 +264,6 @@ class _Route:
             return series
 
     def told(self) -> dict[str, Any]:
-        """In JSON's types."""
         return {
             "library": self.library,
             "function": self.function,
@@ -307,13 +288,3 @@ def _globally(function: str) -> int | None:
         return _address(None, function, os.RTLD_NOW)
     except OSError:
         return None
-
-
-def _compare(routed: _Routed, given: CallInput, made: ForeignCall) -> None:
-    """Have the call made by the tuned arm, too."""
-
-    def made_by(arm: int) -> Any:
-        routed.cell.direct(routed.route.addresses[arm])
-        return made.call(made.called, *made.arguments)
-
-    routed.route.compared.compare(given, made.result, made_by)

@@ -18,14 +18,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .values import Memory, Number, Refused, Unsized, contiguous, named_argument, spelt
+from .values import Memory, Number, Refused, Unsized, contiguous, each_taken, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .counters import Counters
     from .ctypes_hook import LibraryFunctions
-    from .values import ForeignFunction
+    from .values import ForeignFunction, Taken
 
 _DOOR = "cffi"
 _TAKE_POINTERS = ("typeof", "sizeof", "cast", "new", "gc", "string", "buffer", "release")  # methods of FFI
@@ -37,7 +37,9 @@ def install(tally: Counters, functions: LibraryFunctions) -> None:
 
     def watch(api: Any) -> None:
         try:
-            _watch_memory(api.FFI)
+            if is_recording:
+                for name in ("new", "from_buffer", "cast", "addressof"):
+                    setattr(api.FFI, name, _noting(name, getattr(api.FFI, name)))
             _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
         except Exception as error:
             tally.fail(error)
@@ -176,15 +178,8 @@ def _compiled_libraries() -> list[str]:
     ]
 
 
-_OF_BYTES = {
-    "char",
-    "signed char",
-    "unsigned char",
-    "int8_t",
-    "uint8_t",
-    "void",
-    "_Bool",
-}  # to which bytes may be passed
+# To pointers to these bytes may be passed.
+_OF_BYTES = frozenset(["char", "signed char", "unsigned char", "int8_t", "uint8_t", "void", "_Bool"])
 _FLOATS = {"float": "f", "double": "d", "long double": "g"}
 _UNSIZED = (
     "a pointer whose extent no object tells: pass what ffi.new(…) or ffi.from_buffer(…) made, or ffi.cast(…) of that, "
@@ -193,16 +188,13 @@ _UNSIZED = (
 _EIGHT_BYTES = "l" if struct.calcsize("l") == 8 else "q"
 
 
-def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
-    """The arguments of a call of a cffi function; None for NULL.
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Taken]:
+    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know.
 
     Raises:
         Refused: one of them cannot be recorded.
     """
-    kinds = backend().typeof(called._acf_raw).args
-    if len(kinds) != len(arguments):
-        raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
-    return [_named(place, argument, kinds[place]) for place, argument in enumerate(arguments)]
+    return each_taken(arguments, _backend().typeof(called._acf_raw).args, _taken, "cname")
 
 
 def returned(called: Any, result: Any) -> Number | None:
@@ -211,7 +203,7 @@ def returned(called: Any, result: Any) -> Number | None:
     Raises:
         Refused: it is no number.
     """
-    kind = backend().typeof(called._acf_raw).result
+    kind = _backend().typeof(called._acf_raw).result
     if kind.kind == "void" or kind.cname == "void *":
         return None
     if kind.kind not in ("primitive", "enum"):
@@ -219,12 +211,7 @@ def returned(called: Any, result: Any) -> Number | None:
     return _number(result, kind)
 
 
-def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
-    with named_argument(place, kind.cname):
-        return _taken(argument, kind)
-
-
-def _taken(argument: Any, kind: Any) -> Number | Memory | Unsized | None:
+def _taken(argument: Any, kind: Any) -> Taken:
     if kind.kind in ("primitive", "enum"):
         return _number(argument, kind)
     if kind.kind == "function" or (kind.kind == "pointer" and kind.item.kind == "function"):
@@ -232,46 +219,38 @@ def _taken(argument: Any, kind: Any) -> Number | Memory | Unsized | None:
     if kind.kind != "pointer":
         raise Refused(f"a struct by value ({kind.cname})")
     if isinstance(argument, bytes) and kind.item.cname in _OF_BYTES:
-        return _of_bytes(argument)
-    if not isinstance(argument, backend()._CDataBase):
+        chars = _backend().new_array_type(_backend().new_pointer_type(_backend().new_primitive_type("char")), None)
+        size = len(argument) + 1  # and the zero behind them
+        return contiguous(_address_of(_backend().from_buffer(chars, argument)), size, "|u1", size)
+    if not isinstance(argument, _backend()._CDataBase):
         raise Refused(f"of type {type(argument).__name__}, which cffi copies: pass ffi.new(…) or ffi.from_buffer(…)")
-    if backend().typeof(argument).kind == "function":
+    if _backend().typeof(argument).kind == "function":
         raise Refused("a callback")
-    address = address_of(argument)
+    address = _address_of(argument)
     return _of_pointer(argument, address, kind.item) if address else None
 
 
-def _of_bytes(data: bytes) -> Memory:
-    chars = backend().new_array_type(backend().new_pointer_type(backend().new_primitive_type("char")), None)
-    size = len(data) + 1  # and the zero behind them
-    return contiguous(address_of(backend().from_buffer(chars, data)), size, "|u1", size)
-
-
 def _number(value: Any, kind: Any) -> Number:
-    held = backend().newp(backend().new_pointer_type(kind), value)
-    return Number(_code(kind), bytes(backend().buffer(held)))
-
-
-def _code(kind: Any) -> str:
-    size = backend().sizeof(kind)
-    if kind.cname in _FLOATS or kind.cname in ("_Bool", "char"):
-        return {**_FLOATS, "_Bool": "?", "char": "c"}[kind.cname]
-    if kind.kind != "enum" and "complex" in kind.cname:
-        raise Refused(f"of type {kind.cname}")
-    code = {1: "b", 2: "h", 4: "i", 8: _EIGHT_BYTES}[size]
-    return code if int(backend().cast(kind, -1)) < 0 else code.upper()
+    held = _backend().newp(_backend().new_pointer_type(kind), value)
+    code = {**_FLOATS, "_Bool": "?", "char": "c"}.get(kind.cname)
+    if code is None:
+        if kind.kind != "enum" and "complex" in kind.cname:
+            raise Refused(f"of type {kind.cname}")
+        code = {1: "b", 2: "h", 4: "i", 8: _EIGHT_BYTES}[_backend().sizeof(kind)]
+        code = code if int(_backend().cast(kind, -1)) < 0 else code.upper()
+    return Number(code, bytes(_backend().buffer(held)))
 
 
 def _of_pointer(pointer: Any, address: int, item: Any) -> Memory | Unsized:
-    block, own = block_of(pointer), backend().typeof(pointer).item
-    for kind in (item, block.kind if block else own):
+    memory, own = _memory_at(pointer), _backend().typeof(pointer).item
+    for kind in (item, memory.kind if memory else own):
         if any(part.kind in ("pointer", "function") for part in _parts(kind)):
             raise Refused(f"a {kind.cname}, which holds pointers")
-    if block is None:
+    if memory is None:
         return Unsized(address, _UNSIZED, _dtype(item) or _dtype(own))
-    dtype = _dtype(item) or _dtype(own) or _dtype(block.kind) or "|u1"
-    count = max(0, block.start + block.size - address) // int(dtype[2:])
-    return contiguous(address, 0, dtype, count)._replace(start=block.start, size=block.size)
+    dtype = _dtype(item) or _dtype(own) or _dtype(memory.kind) or "|u1"
+    count = max(0, memory.start + memory.size - address) // int(dtype[2:])
+    return contiguous(address, 0, dtype, count)._replace(start=memory.start, size=memory.size)
 
 
 def _dtype(kind: Any) -> str | None:
@@ -280,12 +259,12 @@ def _dtype(kind: Any) -> str | None:
         kind = kind.item
     if kind.kind == "void" or (kind.kind in ("struct", "union") and kind.fields is None):
         return None
-    size = backend().sizeof(kind)
+    size = _backend().sizeof(kind)
     if kind.cname in _FLOATS:
         return spelt("f", size)
     if kind.kind not in ("primitive", "enum") or "complex" in kind.cname:
         return f"|V{size}" if size else None
-    return spelt("i" if kind.cname != "char" and int(backend().cast(kind, -1)) < 0 else "u", size)
+    return spelt("i" if kind.cname != "char" and int(_backend().cast(kind, -1)) < 0 else "u", size)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
@@ -296,6 +275,9 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield from _parts(field.type)
 
 
+# The memory of ffi.new and ffi.from_buffer is as large as these say. A pointer that ffi.cast or ffi.addressof makes of
+# such an object is to the same memory; cffi does not keep that, so it is kept here for as long as the pointer lives. Of
+# any other, such as array + 1, those objects tell that are alive and that it points into.
 _OWNING = re.compile(r" owning (\d+) bytes>$")
 
 
@@ -307,68 +289,60 @@ class KnownMemory(NamedTuple):
     kind: Any
 
 
-_Blocks = dict[int, tuple[Any, KnownMemory]]  # by the id of an object: a weak reference to it, and what it is to
+_Memories = dict[int, tuple[Any, KnownMemory]]  # by the id of an object: a weak reference to it, and what it is to
 
 is_recording = False  # set by the recorder; keeping what a pointer is to costs its making some microseconds
-_derived: _Blocks = {}
-_owned: _Blocks = {}
+_derived: _Memories = {}
+_owned: _Memories = {}
 
 
-def _watch_memory(ffi_class: Any) -> None:
-    """Keep what the pointers are to that ``ffi_class`` makes, if calls are recorded."""
-    if is_recording:
-        for name in ("new", "from_buffer", "cast", "addressof"):
-            setattr(ffi_class, name, _noting(name, getattr(ffi_class, name)))
-
-
-def backend() -> Any:
+def _backend() -> Any:
     """cffi's own module, which is there where anything of it is."""
     return sys.modules["_cffi_backend"]
 
 
-def address_of(held: Any) -> int:
-    """The address that a pointer, an array or a structure has."""
-    kind = backend().typeof(held)
+def _address_of(held: Any) -> int:
+    kind = _backend().typeof(held)
     if kind.kind in ("struct", "union"):
-        held = backend().rawaddressof(backend().new_pointer_type(kind), held, 0)
-    return int(backend().cast(backend().new_primitive_type("uintptr_t"), held))
+        held = _backend().rawaddressof(_backend().new_pointer_type(kind), held, 0)
+    return int(_backend().cast(_backend().new_primitive_type("uintptr_t"), held))
 
 
-def block_of(pointer: Any) -> KnownMemory | None:
+def _memory_at(pointer: Any) -> KnownMemory | None:
     """What a pointer is to; None where no object tells."""
     told = _told(pointer)
     if told is not None:
         return told
-    address = address_of(pointer)
-    living = (block for made, block in list(_owned.values()) if made() is not None)
-    return next((block for block in living if block.start <= address < block.start + block.size), None)
+    address = _address_of(pointer)
+    living = (memory for made, memory in list(_owned.values()) if made() is not None)
+    return next((memory for memory in living if memory.start <= address < memory.start + memory.size), None)
 
 
 def _told(pointer: Any) -> KnownMemory | None:
     """What is kept of this object, or stands in its text, which alone has it."""
-    for blocks in (_derived, _owned):
-        made, block = blocks.get(id(pointer), (None, None))
+    for memories in (_derived, _owned):
+        made, memory = memories.get(id(pointer), (None, None))
         if made is not None and made() is pointer:
-            return block
-    shown, kind = repr(pointer), backend().typeof(pointer)
+            return memory
+    shown, kind = repr(pointer), _backend().typeof(pointer)
     owning = _OWNING.search(shown)
     if owning is not None:
         held = kind.item if kind.kind in ("pointer", "array") else kind
-        return KnownMemory(address_of(pointer), int(owning[1]), held)
+        return KnownMemory(_address_of(pointer), int(owning[1]), held)
     if kind.kind == "array" and " buffer len " in shown:
-        return KnownMemory(address_of(pointer), backend().sizeof(pointer), kind.item)
+        return KnownMemory(_address_of(pointer), _backend().sizeof(pointer), kind.item)
     return None
 
 
 def _noting(name: str, method: Any) -> Callable[..., Any]:
-    blocks = _owned if name in ("new", "from_buffer") else _derived
+    memories = _owned if name in ("new", "from_buffer") else _derived
 
     def making(self: Any, *arguments: Any, **named: Any) -> Any:
         made = method(self, *arguments, **named)
         with contextlib.suppress(Exception):  # of an object of the program's: its extent is not known
             memory, at = _memory_of(name, made, [*arguments, *named.values()]), id(made)
             if memory is not None:
-                blocks[at] = weakref.ref(made, lambda _: blocks.pop(at, None)), memory
+                memories[at] = weakref.ref(made, lambda _: memories.pop(at, None)), memory
         return made
 
     return making
@@ -376,9 +350,9 @@ def _noting(name: str, method: Any) -> Callable[..., Any]:
 
 def _memory_of(name: str, made: Any, given: list[Any]) -> KnownMemory | None:
     """What the pointer is to that the method ``name`` of FFI made of ``given``."""
-    kind = backend().typeof(made)
+    kind = _backend().typeof(made)
     if name == "from_buffer" and kind.kind == "pointer":  # an array tells its length
-        return KnownMemory(address_of(made), memoryview(given[1]).nbytes, kind.item)
+        return KnownMemory(_address_of(made), memoryview(given[1]).nbytes, kind.item)
     if name == "cast":
-        return _told(given[1]) if kind.kind == "pointer" and isinstance(given[1], backend()._CDataBase) else None
+        return _told(given[1]) if kind.kind == "pointer" and isinstance(given[1], _backend()._CDataBase) else None
     return _told(given[0] if name == "addressof" else made)

@@ -6,7 +6,6 @@ import ctypes
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .counters import given_to, number_of
@@ -14,40 +13,17 @@ from .recorder import regions_of
 from .values import Memory, Refused, parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from .recorder import MemoryRegion
     from .values import ForeignFunction, Number
 
     _Left = dict[str, tuple[bytes, str]]  # place → its content, and its type as numpy spells it
 
-_FLOATS = {"f2": "e", "f4": "f", "f8": "d", "c8": "f", "c16": "d"}  # as numpy spells them → as struct does
-
-
-def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
-    """The largest difference of two values, over the largest magnitude that is wanted; 0 where every bit is the same.
-
-    Infinite where the values are no floats, or one alone is NaN or infinite.
-    """
-    if got == wanted:
-        return 0.0
-    code = _FLOATS.get(dtype[1:])
-    if code is None or len(got) != len(wanted) or len(got) % struct.calcsize(code):
-        return math.inf
-    values = struct.Struct(dtype[0] + code)
-    largest = scale = 0.0
-    for (one,), (other,) in zip(values.iter_unpack(got), values.iter_unpack(wanted)):  # noqa: B905 - for Python 3.9
-        if math.isfinite(other):
-            scale = max(scale, abs(other))
-        if one == other or (math.isnan(one) and math.isnan(other)):
-            continue
-        if not (math.isfinite(one) and math.isfinite(other)):
-            return math.inf
-        largest = max(largest, abs(one - other))
-    return largest / scale if scale else math.inf if largest else 0.0
-
-
 BASELINE, TUNED = 0, 1
 _LARGEST_MEMORY = 256 << 20  # bytes of a call; some copies of it are held at a time
 _OWN_CALLS = 4  # of the baseline beside the first, to see how far it is from itself
+_FLOATS = {"f2": "e", "f4": "f", "f8": "d", "c8": "f", "c16": "d"}  # as numpy spells them → as struct does
 
 
 class CallInput:
@@ -102,20 +78,14 @@ def _dtype(region: MemoryRegion, reaching: Iterable[Memory]) -> str:
 
 
 class ComparedCalls:
-    """The calls of one function that both arms made; ``extents`` is what the user said of memory.
-
-    Attributes:
-        count: how many.
-        refused: why others could not be → how many.
-        apart: place → calls on which the arms differ there, how far at most, and how far the baseline is from itself;
-            infinite for all but floats.
-    """
+    """The calls of one function that both arms made on the same memory; ``extents`` is what the user said of memory."""
 
     def __init__(self, extents: str | None) -> None:
         self._extents = parsed(extents) if extents else None
-        self.count = 0
-        self.refused: Counter[str] = Counter()
-        self.apart: dict[str, list[float]] = {}
+        self._count = 0
+        self._refused: Counter[str] = Counter()  # why others could not be
+        # Place → calls on which the arms differ, how far at most, and how far the baseline is from itself.
+        self._apart: dict[str, list[float]] = {}
 
     def given(
         self, function: ForeignFunction, called: Any, arguments: tuple[Any, ...], named: dict[str, Any]
@@ -124,11 +94,11 @@ class ComparedCalls:
         try:
             return CallInput(function, called, given_to(function, called, arguments, named, self._extents))
         except Refused as why:
-            self.refused[str(why)] += 1
+            self._refused[str(why)] += 1
             return None
 
     def compare(self, given: CallInput, result: Any, made_by: Callable[[int], Any]) -> None:
-        """Hold what the tuned arm leaves against what the baseline has just left, bit for bit.
+        """Compare what the tuned arm leaves with what the baseline has just left, bit for bit.
 
         The program goes on with what the baseline left. ``made_by`` makes the call by an arm, and gives its result.
         """
@@ -141,35 +111,51 @@ class ComparedCalls:
         try:
             left = given.left(result)
             tuned = left_by(TUNED)
-            if tuned != left:
-                self._note(left, tuned, [left_by(BASELINE) for _ in range(_OWN_CALLS)])
-            self.count += 1
+            own = [left_by(BASELINE) for _ in range(_OWN_CALLS)] if tuned != left else []
+            for place, (wanted, dtype) in left.items():
+                if tuned[place][0] != wanted:
+                    known = self._apart.setdefault(place, [0, 0.0, 0.0])
+                    known[0] += 1
+                    known[1] = max(known[1], relative_difference(tuned[place][0], wanted, dtype))
+                    known[2] = max(known[2], *(relative_difference(each[place][0], wanted, dtype) for each in own))
+            self._count += 1
         except Refused as why:
-            self.refused[str(why)] += 1
+            self._refused[str(why)] += 1
         finally:
             given.put(memory)
 
     def told(self) -> dict[str, Any]:
         """In JSON's types."""
-        return {
-            "compared": self.count,
-            "not_compared": list(self.refused),
-            "apart": [
-                {"place": place, "calls": int(calls), "tuned": _finite(tuned), "own": _finite(own)}
-                for place, (calls, tuned, own) in self.apart.items()
-            ],
-        }
-
-    def _note(self, left: _Left, tuned: _Left, own: list[_Left]) -> None:
-        """Keep how far apart the arms are, and the baseline from itself."""
-        for place, (wanted, dtype) in left.items():
-            if tuned[place][0] == wanted:
-                continue
-            known = self.apart.setdefault(place, [0, 0.0, 0.0])
-            known[0] += 1
-            known[1] = max(known[1], relative_difference(tuned[place][0], wanted, dtype))
-            known[2] = max(known[2], *(relative_difference(each[place][0], wanted, dtype) for each in own))
+        apart = [
+            {"place": place, "calls": int(calls), "tuned": _finite(tuned), "own": _finite(own)}
+            for place, (calls, tuned, own) in self._apart.items()
+        ]
+        return {"compared": self._count, "not_compared": list(self._refused), "apart": apart}
 
 
 def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
+    return value if value < math.inf else None
+
+
+def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
+    """The largest difference of two values, over the largest magnitude that is wanted; 0 where every bit is the same.
+
+    Infinite where the values are no floats, or one alone is NaN or infinite. It does without numpy, which a program
+    need not have.
+    """
+    if got == wanted:
+        return 0.0
+    code = _FLOATS.get(dtype[1:])
+    if code is None or len(got) != len(wanted) or len(got) % struct.calcsize(code):
+        return math.inf
+    values = struct.Struct(dtype[0] + code)
+    largest = scale = 0.0
+    for (one,), (other,) in zip(values.iter_unpack(got), values.iter_unpack(wanted)):  # noqa: B905 - for Python 3.9
+        if math.isfinite(other):
+            scale = max(scale, abs(other))
+        if one == other or (math.isnan(one) and math.isnan(other)):
+            continue
+        if not (math.isfinite(one) and math.isfinite(other)):
+            return math.inf
+        largest = max(largest, abs(one - other))
+    return largest / scale if scale else math.inf if largest else 0.0

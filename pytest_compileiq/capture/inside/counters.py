@@ -1,4 +1,4 @@
-"""What the watched calls of this process took: of which function, on what, how often and how long."""
+"""Counters of this process's watched calls: of which function, on what, how often and how long."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from .shapes import Shape
     from .values import Extents, ForeignFunction
 
+SCHEMA = 1
 RAISED = object()  # in a result's place
 _DOORS: dict[str, Any] = {"ctypes": ctypes_hook, "cffi": cffi_hook}
+_MOST_SHAPES = 20_000  # of a thread, all functions together; a shape beyond counts as none
+_BATCHES = 20
+_BATCH_CALLS = 100
 
 
 class ForeignCall(NamedTuple):
-    """A call that has been made.
+    """A call that has been made; ``call(called, *arguments)`` makes it again.
 
     Attributes:
         called: the object that the program called.
         result: what it gave, or ``RAISED``.
         own_ns: its time, without the watched calls within it.
-        call: makes it again: ``call(called, *arguments)``.
     """
 
     called: Any
@@ -43,18 +46,13 @@ class ForeignCall(NamedTuple):
     own_ns: int
     call: Callable[..., Any]
 
-    @property
-    def returned(self) -> Number | None:
-        """The number that C returned; None for nothing, or where nobody said what it returns.
-
-        Raises:
-            Refused: that is not known, or is no number.
-        """
-        return number_of(self.function, self.called, self.result)
-
 
 def number_of(function: ForeignFunction, called: Any, result: Any) -> Number | None:
-    """As ``ForeignCall.returned``, of any result of this function."""
+    """The number that C returned; None for nothing, or where nobody said what it returns.
+
+    Raises:
+        Refused: that is not known, or is no number.
+    """
     number: Number | None = _DOORS[function.door].returned(called, result)
     return number
 
@@ -70,12 +68,6 @@ def given_to(
     if named:
         raise Refused("it is called with named arguments")
     return with_extents(_DOORS[function.door].taken(called, arguments), extents)
-
-
-SCHEMA = 1
-_MOST_SHAPES = 20_000  # of a thread, all functions together; a shape beyond counts as none
-_BATCHES = 20
-_BATCH_CALLS = 100
 
 
 class _Thread:
@@ -94,20 +86,12 @@ class _Thread:
         self.inner_ns = 0
         self.spent_ns = 0
 
-    def first(self, function: ForeignFunction, shape: Shape) -> list[int]:
-        """The counts of a function's calls with a new shape: how many, and nanoseconds."""
-        return self.calls.setdefault((function, shape if len(self.calls) < _MOST_SHAPES else ()), [0, 0])
-
 
 class Counters:
-    """Counts what the doors hand in, and writes it when the interpreter ends.
+    """Counts what the hooks hand in, and writes it to ``path`` when the interpreter ends.
 
-    Nothing here raises into the program: the first failure is kept, and told at the end.
-
-    Args:
-        path: where it is written.
-        recorder: records calls.
-        arms: makes calls by other builds; there is none where there is a recorder.
+    Nothing here raises into the program: the first failure is kept, and told at the end. ``recorder`` records calls,
+    ``arms`` make them by other builds; there is at most one of the two.
     """
 
     def __init__(self, path: str, recorder: Recorder | None = None, arms: Arms | None = None) -> None:
@@ -116,7 +100,6 @@ class Counters:
         self._path = path
         self._recorder = recorder
         self._arms = arms
-        self._observer = recorder or arms
         self._process = os.getpid()
         self._forks = 0
         self._refused: list[Callable[[], list[str]]] = []
@@ -133,6 +116,10 @@ class Counters:
         """Ask ``reasons`` at the end for sentences on what could not be watched."""
         self._refused.append(reasons)
 
+    def calibrated_by(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> None:
+        """Measure ``unseen_ns`` on these two at the end."""
+        self._calibration = watched, plain
+
     def fail(self, error: BaseException) -> None:
         """Keep the first failure of the watching itself."""
         self.failure = self.failure or f"{type(error).__name__}: {error}"
@@ -140,14 +127,12 @@ class Counters:
     def watching(
         self, call: Callable[..., Any], function_of: Callable[[Any], ForeignFunction | None]
     ) -> Callable[..., Any]:
-        """A ``__call__`` that calls as ``call`` does, and counts.
+        """A ``__call__`` that calls as ``call`` does, the one of the type that stood here, and counts.
 
-        Args:
-            call: the ``__call__`` of the type that stood here.
-            function_of: which function an object calls, None where that is none of a library. Asked once of an object.
+        ``function_of`` tells, once of an object, which function it calls; None where that is none of a library.
         """
-        current, thread, describe = self._current, self._thread, DESCRIBE
-        begin = self._begin if self._observer else None
+        tally, current, thread, describe = self, self._current, self._thread, DESCRIBE
+        observer: Any = self._recorder or self._arms
 
         def watched(self: Any, /, *arguments: Any, **named: Any) -> Any:
             entered = perf_counter_ns()
@@ -166,7 +151,12 @@ class Counters:
             except Exception as error:  # of an object of the program's
                 tally.fail(error)
                 shape = ()
-            begun = begin(self, function, shape, arguments, named) if begin else None
+            begun = None
+            if observer:
+                try:
+                    begun = observer.begin(self, function, shape, arguments, named)
+                except Exception as error:
+                    tally.fail(error)
             outer_ns, mine.inner_ns = mine.inner_ns, 0
             result = RAISED
             began = perf_counter_ns()
@@ -178,17 +168,20 @@ class Counters:
                 try:
                     counted = mine.calls[function, shape]
                 except KeyError:
-                    counted = mine.first(function, shape)
+                    kept = shape if len(mine.calls) < _MOST_SHAPES else ()
+                    counted = mine.calls.setdefault((function, kept), [0, 0])
                 own_ns = ended - began - mine.inner_ns
                 counted[0] += 1
                 counted[1] += own_ns
                 if begun is not None:
-                    tally._finish(begun, ForeignCall(self, function, shape, arguments, result, own_ns, call))
+                    try:
+                        observer.finish(begun, ForeignCall(self, function, shape, arguments, result, own_ns, call))
+                    except Exception as error:
+                        tally.fail(error)
                 left = perf_counter_ns()
                 mine.spent_ns += left - ended + began - entered
                 mine.inner_ns = outer_ns + left - entered
 
-        tally = self
         return watched
 
     def unseen_ns(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> float:
@@ -207,28 +200,6 @@ class Counters:
                 batches.append(perf_counter_ns() - began - (mine.spent_ns - before_ns))
             costs.append(min(batches))
         return max(0.0, (costs[0] - costs[1]) / _BATCH_CALLS)
-
-    def calibrated_by(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> None:
-        """Measure ``unseen_ns`` on these two at the end."""
-        self._calibration = watched, plain
-
-    def _begin(
-        self, called: Any, function: ForeignFunction, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
-        """What ``_finish`` is given of a call that is about to be made; None where nothing is done about it."""
-        assert self._observer is not None
-        try:
-            return self._observer.begin(called, function, shape, arguments, named)
-        except Exception as error:
-            self.fail(error)
-            return None
-
-    def _finish(self, begun: Any, made: ForeignCall) -> None:
-        assert self._observer is not None
-        try:
-            self._observer.finish(begun, made)
-        except Exception as error:
-            self.fail(error)
 
     def _thread(self) -> _Thread:
         mine = self._current.mine = _Thread()

@@ -14,12 +14,14 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from .values import ForeignFunction, Memory, Number, Refused, Unsized, contiguous, named_argument, spelt
+from .shapes import is_numpy
+from .values import ForeignFunction, Memory, Number, Refused, Unsized, contiguous, each_taken, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .counters import Counters
+    from .values import Taken
 
 _DOOR = "ctypes"
 
@@ -65,7 +67,10 @@ class LibraryFunctions:
 def install(tally: Counters) -> LibraryFunctions:
     """Watch ctypes from now on; call it before the program's first line. Gives what knows the libraries' functions."""
     plain: Any = vars(ctypes)["_CFuncPtr"]
-    earlier = _types_of_earlier_functions(plain)
+    # All types of functions but those of ctypes' own tools, which call no library.
+    tools = ("cast", "memmove", "memset", "_cast", "_string_at", "_wstring_at", "_memoryview_at")
+    own = {type(getattr(ctypes, tool)) for tool in tools if hasattr(ctypes, tool)}
+    earlier = [kind for kind in plain.__subclasses__() if kind not in own]
     functions = LibraryFunctions()  # through a library of its own, whose type is not watched
     to_address = ctypes.cast
 
@@ -90,68 +95,45 @@ def install(tally: Counters) -> LibraryFunctions:
     return functions
 
 
-def _types_of_earlier_functions(plain: Any) -> list[Any]:
-    """All but those that ctypes makes its own tools of, which call no library."""
-    tools = ("cast", "memmove", "memset", "_cast", "_string_at", "_wstring_at", "_memoryview_at")
-    own = {type(getattr(ctypes, tool)) for tool in tools if hasattr(ctypes, tool)}
-    return [kind for kind in plain.__subclasses__() if kind not in own]
-
-
 _POINTERS = "PzZOX"  # the codes of void *, char *, wchar_t *, PyObject * and BSTR
 _READ_BY_CTYPES = "zZOX"  # of these, what a call returns is an object with the data
 _FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
 _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
 
 
-def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
-    """The arguments of a call; None for NULL.
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Taken]:
+    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know.
 
     Raises:
         Refused: one of them cannot be recorded.
     """
     kinds = (None,) * len(arguments) if called.argtypes is None else called.argtypes
-    if len(kinds) != len(arguments):
-        raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
-    return [_named(place, argument, kinds[place]) for place, argument in enumerate(arguments)]
+    return each_taken(arguments, kinds, _taken, "__name__")
 
 
 def returned(called: Any, result: Any) -> Number | None:
     """The number that a call returned; None for nothing, an address, or where the program never said what it returns.
 
-    An address is another one in each process. It is often what a program declares of a function that returns nothing.
-
     Raises:
         Refused: it is no number, or what C returned is not known.
     """
     kind = called.restype
-    if kind is None or _is_default(called):
+    # ``restype`` is ctypes' own c_int by default: of a void function that is what a register happens to hold. A
+    # prototype states its result with its arguments; a function refers to what its ``restype`` was set to.
+    is_prototype = getattr(type(called), "_argtypes_", None) is not None
+    if kind is None or (kind is ctypes.c_int and not is_prototype and kind not in gc.get_referents(called)):
         return None
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
     if not _is_simple(kind) or kind._type_ in _READ_BY_CTYPES:
         raise Refused("its result is no number")
-    if kind._type_ == "P":
+    if kind._type_ == "P":  # another one in each process, and often declared of a function that returns nothing
         return None
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
 
 
-def _is_default(called: Any) -> bool:
-    """Whether ``restype`` is ctypes' own ``c_int``: of a void function that is what a register happens to hold.
-
-    A prototype states its result with its arguments; a function refers to what its ``restype`` was set to, which gives
-    ``c_int`` in either case.
-    """
-    is_prototype = getattr(type(called), "_argtypes_", None) is not None
-    return called.restype is ctypes.c_int and not is_prototype and ctypes.c_int not in gc.get_referents(called)
-
-
-def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
-    with named_argument(place, getattr(kind, "__name__", "c_int")):
-        return _taken(argument, kind)
-
-
-def _taken(argument: Any, declared: Any) -> Number | Memory | Unsized | None:
-    array = argument if _is_array(argument) else getattr(argument, "_arr", None)
+def _taken(argument: Any, declared: Any) -> Taken:
+    array = argument if is_numpy(type(argument), "ndarray") else getattr(argument, "_arr", None)
     if array is not None:
         return _of_array(array)
     if argument is None:
@@ -175,10 +157,10 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | Unsized | None:
     raise Refused(f"of type {type(argument).__name__}")
 
 
-def _of_simple(given: Any) -> Number | Memory | Unsized | None:
-    """What an object of ctypes for one value hands over; ``value`` of a string reads from anywhere until a zero."""
+def _of_simple(given: Any) -> Taken:
     if given._type_ not in _POINTERS:
         return _number(given.value, type(given))
+    # Its ``value`` would read a string from anywhere until a zero.
     address = ctypes.c_void_p.from_buffer(given).value
     if address is None:
         return None
@@ -212,10 +194,6 @@ def _number(value: Any, kind: Any) -> Number | Unsized:
 
 def _is_simple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData)
-
-
-def _is_array(argument: Any) -> bool:
-    return any(each.__name__ == "ndarray" and each.__module__ == "numpy" for each in type(argument).__mro__)
 
 
 def _of_array(array: Any) -> Memory:
@@ -253,8 +231,9 @@ def _of_pointer(pointer: Any) -> Memory | Unsized | None:
 def _of_object(held: Any) -> Memory:
     """The memory of all that ``held`` is a part of, since the function may go on to its neighbours."""
     whole = _owner(held)
-    if any(_is_pointer(part) for part in _parts(type(whole))):
-        raise Refused(f"a {type(whole).__name__}, which holds pointers")
+    for kind in _parts(type(whole)):
+        if issubclass(kind, (ctypes._Pointer, _FUNCTION)) or (_is_simple(kind) and kind._type_ in _POINTERS):
+            raise Refused(f"a {type(whole).__name__}, which holds pointers")
     dtype, extents = _elements(type(held))
     if dtype != _elements(type(whole))[0]:
         dtype, extents = f"|V{ctypes.sizeof(held)}", (1,)
@@ -302,10 +281,6 @@ def _parts(kind: Any) -> Iterator[Any]:
     for each in kind.__mro__:
         for field in vars(each).get("_fields_", ()):
             yield from _parts(field[1])
-
-
-def _is_pointer(kind: Any) -> bool:
-    return issubclass(kind, (ctypes._Pointer, _FUNCTION)) or (_is_simple(kind) and kind._type_ in _POINTERS)
 
 
 def _address(data: Any) -> int:

@@ -2,6 +2,12 @@
 
 Contents are written to a directory under their digests, so that a table that every call is given lies there once, and
 is gone with the last call that is kept of it.
+
+Of each of a function's few shapes the first call is kept, and of the others those that drew the smallest numbers:
+bottom-k sampling (Cohen and Kaplan, PODC 2007). Which arguments take many values, so that shapes are one, is known only
+after many calls. Samples of this kind can be joined then: the smallest draws of two samples are those of all calls of
+both. Where shapes come apart again, only what drew less than the bounds of all samples that it was in is still a fair
+sample, and that is kept.
 """
 
 from __future__ import annotations
@@ -12,23 +18,25 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import cffi_hook
-from .counters import RAISED, given_to
+from .counters import RAISED, given_to, number_of
 from .shapes import by_kind, of_many_values, told_of_shape
 from .values import Memory, Number, Refused, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .counters import ForeignCall
     from .shapes import Shape, Told
     from .values import ForeignFunction
 
 MOST_SAMPLES = 32  # of a function, before its shapes are made fewer
+SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
 _MOST_TOLD = 20_000  # shapes of a function by which it is known which arguments take many values
+_PAGE = 4096
+_SEED = 20  # of our own source: the program's random numbers stay as they are
 
 
 class DrawnCall:
@@ -58,7 +66,6 @@ class Sample:
         self._size = size
 
     def wants(self, draw: float) -> bool:
-        """Whether a call that drew this is one to keep."""
         return not self.calls or draw <= self.bound
 
     def add(self, call: DrawnCall) -> DrawnCall | None:
@@ -76,12 +83,7 @@ class Sample:
 
 
 class FunctionCalls:
-    """The calls that are kept of one function.
-
-    Args:
-        size: calls kept of each shape beside the first.
-        drop: is given each call that is kept no longer.
-    """
+    """The calls that are kept of a function: ``size`` of each shape beside the first; ``drop`` is given the others."""
 
     def __init__(self, size: int, drop: Callable[[DrawnCall], None]) -> None:
         self.seen = 0
@@ -98,7 +100,15 @@ class FunctionCalls:
         try:
             return self._known[shape]
         except KeyError:
-            sample = self._looked_up(shape)
+            pass
+        if shape not in self._told and len(self._told) < _MOST_TOLD:
+            self._told[shape] = tuple(told_of_shape(shape))
+        if self._key(shape) not in self._samples and len(self._samples) >= MOST_SAMPLES and self._may_merge:
+            self.merge()
+        key = self._key(shape)
+        if key not in self._samples and len(self._samples) < MOST_SAMPLES:
+            self._samples[key] = Sample(self._size, shape)
+        sample = self._samples.get(key)
         if sample is not None and shape in self._told:
             self._known[shape] = sample
         return sample
@@ -131,24 +141,9 @@ class FunctionCalls:
         sample = self.sample(shape) if shape in self._told else None
         return (call for call in sample.calls if call.shape == shape) if sample else iter(())
 
-    def _looked_up(self, shape: Shape) -> Sample | None:
-        if shape not in self._told and len(self._told) < _MOST_TOLD:
-            self._told[shape] = tuple(told_of_shape(shape))
-        if self._key(shape) not in self._samples and len(self._samples) >= MOST_SAMPLES and self._may_merge:
-            self.merge()
-        key = self._key(shape)
-        if key not in self._samples and len(self._samples) < MOST_SAMPLES:
-            self._samples[key] = Sample(self._size, shape)
-        return self._samples.get(key)
-
     def _key(self, shape: Shape) -> Told:
         told = self._told.get(shape)
         return by_kind(tuple(told_of_shape(shape)) if told is None else told, self._by_kind)
-
-
-SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
-_PAGE = 4096
-_SEED = 20  # of our own source: the program's random numbers stay as they are
 
 
 class MemoryRegion:
@@ -160,17 +155,8 @@ class MemoryRegion:
         self.dtypes = {memory.dtype}
         self.before: dict[str, Any] = {}
 
-    def takes_in(self, other: MemoryRegion) -> bool:
-        """Grow over ``other`` if both touch."""
-        if other.start > self.end or self.start > other.end:
-            return False
-        self.start, self.end = min(self.start, other.start), max(self.end, other.end)
-        self.dtypes |= other.dtypes
-        return True
-
     @property
     def size(self) -> int:
-        """In bytes."""
         return self.end - self.start
 
     def read(self) -> bytes:
@@ -184,19 +170,16 @@ class MemoryRegion:
         places = range(0, count, max(1, count // SAMPLED_ELEMENTS))[:SAMPLED_ELEMENTS]
         return b"".join(ctypes.string_at(self.start + place * step, step) for place in places)
 
-    @property
-    def is_of_floats(self) -> bool:
-        """Whether its values may be told by a sample: those of all others decide what a kernel does."""
-        return len(self.dtypes) == 1 and min(self.dtypes)[1] in "fc"
-
 
 def regions_of(arguments: list[Number | Memory | None]) -> list[MemoryRegion]:
-    """The memory that a call's arguments reach, in the order of its addresses."""
+    """The memory that a call's arguments reach, in the order of its addresses; what touches is one region."""
     regions: list[MemoryRegion] = []
-    reached = (MemoryRegion(each) for each in arguments if isinstance(each, Memory))
-    for region in sorted(reached, key=lambda region: region.start):
-        if not (regions and regions[-1].takes_in(region)):
-            regions.append(region)
+    for memory in sorted((each for each in arguments if isinstance(each, Memory)), key=lambda each: each.start):
+        if regions and memory.start <= regions[-1].end:
+            regions[-1].end = max(regions[-1].end, memory.start + memory.size)
+            regions[-1].dtypes.add(memory.dtype)
+        else:
+            regions.append(MemoryRegion(memory))
     return regions
 
 
@@ -210,23 +193,14 @@ class Recording(DrawnCall):
         self.after: list[dict[str, Any]] = []
         self.regions = regions_of(arguments)
 
-    def contents(self) -> list[dict[str, Any]]:
-        """All that is kept of its memory."""
-        return [*(region.before for region in self.regions if region.before), *self.after]
-
     def told(self) -> dict[str, Any]:
         """In JSON's types."""
         return {
             "number": self.number,
-            "arguments": [self._told_argument(argument) for argument in self.arguments],
+            "arguments": list(map(self._told_argument, self.arguments)),
             "regions": [
-                {
-                    "size": region.size,
-                    "page_offset": region.start % _PAGE,
-                    "before": region.before,
-                    "after": self.after[at],
-                }
-                for at, region in enumerate(self.regions)
+                {"size": each.size, "page_offset": each.start % _PAGE, "before": each.before, "after": after}
+                for each, after in zip(self.regions, self.after)  # noqa: B905 - for Python 3.9
             ],
             "result": _told_number(self.result),
         }
@@ -234,19 +208,16 @@ class Recording(DrawnCall):
     def _told_argument(self, argument: Number | Memory | None) -> dict[str, Any]:
         if not isinstance(argument, Memory):
             return {"number": _told_number(argument), "memory": None}
-        at, region = next(
-            (at, each) for at, each in enumerate(self.regions) if each.start <= argument.start <= each.end
-        )
-        return {
-            "number": None,
-            "memory": {
-                "region": at,
-                "offset": argument.pointer - region.start,
-                "dtype": argument.dtype,
-                "extents": list(argument.extents),
-                "strides": list(argument.strides),
-            },
+        around = (at for at, each in enumerate(self.regions) if each.start <= argument.start <= each.end)
+        region = next(around)
+        memory = {
+            "region": region,
+            "offset": argument.pointer - self.regions[region].start,
+            "dtype": argument.dtype,
+            "extents": list(argument.extents),
+            "strides": list(argument.strides),
         }
+        return {"number": None, "memory": memory}
 
 
 def _told_number(number: Number | None) -> dict[str, str] | None:
@@ -260,7 +231,7 @@ class Recorder:
         folder: where contents go.
         sampled: calls kept beside the first, of each function and each of its few shapes.
         quota_bytes: of all contents that are kept at one time: ``{"integers": …, "floats": …}``.
-        extents: what ``extents.parsed`` takes.
+        extents: what ``values.parsed`` takes.
     """
 
     def __init__(self, folder: str, sampled: int, quota_bytes: dict[str, int], extents: Sequence[str] = ()) -> None:
@@ -312,7 +283,7 @@ class Recorder:
             try:
                 if made.result is RAISED:
                     raise Refused("it raised an exception")
-                recording.result = made.returned
+                recording.result = number_of(made.function, made.called, made.result)
                 for region in recording.regions:
                     recording.after.append(self._keep(region))
             except Refused as why:
@@ -329,8 +300,7 @@ class Recorder:
 
     def kept(self, function: ForeignFunction, shape: Shape) -> list[dict[str, Any]]:
         """The recorded calls of a function with this shape, in JSON's types."""
-        kept = self._calls(function).kept(shape)
-        return [each.told() for each in kept if isinstance(each, Recording)]
+        return [each.told() for each in self._calls(function).kept(shape) if isinstance(each, Recording)]
 
     def refused(self) -> list[dict[str, Any]]:
         """Why calls were not recorded, and how many, by function and reason, in JSON's types."""
@@ -357,7 +327,9 @@ class Recorder:
         self._refused.setdefault(function, Counter())[why] += 1
 
     def _keep(self, region: MemoryRegion) -> dict[str, Any]:
-        kind = "floats" if region.is_of_floats else "integers"
+        # Floats may be told by a sample; values of all other types decide what a kernel does.
+        is_of_floats = len(region.dtypes) == 1 and min(region.dtypes)[1] in "fc"
+        kind = "floats" if is_of_floats else "integers"
         digest = self._stored(region, kind) if region.size <= self._quota[kind] else None
         if digest is None and kind == "integers":
             raise Refused("its integers are beyond the quota")
@@ -377,7 +349,9 @@ class Recorder:
         return digest
 
     def _release(self, call: DrawnCall) -> None:
-        for content in call.contents() if isinstance(call, Recording) else ():
+        if not isinstance(call, Recording):
+            return
+        for content in (*(region.before for region in call.regions if region.before), *call.after):
             digest = content["sha256"]
             if digest is None:
                 continue

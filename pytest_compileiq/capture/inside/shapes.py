@@ -50,7 +50,7 @@ def of_many_values(shapes: Iterable[Told]) -> frozenset[int]:
             for place, part in enumerate(shape):
                 variety[place].add(part)
         place = max(variety, key=lambda place: len(variety[place]), default=-1)
-        if place < 0 or len({kind_of(part) for part in variety[place]}) == len(variety[place]):
+        if place < 0 or len({_kind_of(part) for part in variety[place]}) == len(variety[place]):
             break
         places |= {place}
         left = {by_kind(shape, places) for shape in left}
@@ -59,17 +59,16 @@ def of_many_values(shapes: Iterable[Told]) -> frozenset[int]:
 
 def by_kind(shape: Told, places: frozenset[int]) -> Told:
     """The shape with the arguments at ``places`` told by their kind: ``int``, ``float64[…]``."""
-    return tuple([kind_of(part) if at in places else part for at, part in enumerate(shape)]) if places else shape
+    return tuple([_kind_of(part) if at in places else part for at, part in enumerate(shape)]) if places else shape
 
 
-def kind_of(part: int | str) -> str:
-    """What an argument is, whatever its value or extents."""
+def _kind_of(part: int | str) -> str:
     return _INTEGER if isinstance(part, int) else _EXTENTS.sub("[…]", part)
 
 
 def is_of(shape: Told, told: Told) -> bool:
     """Whether ``told``, which ``by_kind`` gave, takes ``shape`` in."""
-    return len(shape) == len(told) and all(told[at] in (part, kind_of(part)) for at, part in enumerate(shape))
+    return len(shape) == len(told) and all(told[at] in (part, _kind_of(part)) for at, part in enumerate(shape))
 
 
 class Describing(dict[type, Any]):
@@ -88,7 +87,7 @@ def _describer(kind: type) -> Callable[[Any], Part]:
     if issubclass(kind, bool):
         return int  # JSON would tell it apart
     if issubclass(kind, int):
-        return _of_integer
+        return lambda value: value if -_LARGEST_SIZE < value < _LARGEST_SIZE else _INTEGER
     if issubclass(kind, (bytes, bytearray, str)):
         return lambda text: (kind.__name__, len(text))
     if issubclass(kind, ctypes.Array):
@@ -102,9 +101,9 @@ def _describer(kind: type) -> Callable[[Any], Part]:
         return lambda pointer: _of_pointer(pointer, kind.__name__)
     if kind is _BY_REFERENCE:
         return lambda reference: f"&{type(reference._obj).__name__}"
-    if _is_numpy(kind, "ndarray"):
+    if is_numpy(kind, "ndarray"):
         return _dtype_and_extents
-    if _is_numpy(kind, "_ctypes"):  # what array.ctypes is
+    if is_numpy(kind, "_ctypes"):  # what array.ctypes is
         return lambda given: _dtype_and_extents(given._arr)
     backend = sys.modules.get("_cffi_backend")
     if backend is not None and issubclass(kind, backend._CDataBase):
@@ -113,10 +112,6 @@ def _describer(kind: type) -> Callable[[Any], Part]:
         return lambda function: _of_cdata(function._acf_raw)
     name = kind.__name__
     return lambda _: name
-
-
-def _of_integer(value: int) -> Part:
-    return value if -_LARGEST_SIZE < value < _LARGEST_SIZE else "int"
 
 
 def _of_pointer(pointer: Any, name: str) -> Part:
@@ -130,7 +125,8 @@ def _of_cdata(given: Any) -> Part:
     return (kind.item.cname, len(given)) if kind.kind == "array" else str(kind.cname)
 
 
-def _is_numpy(kind: type, name: str) -> bool:
+def is_numpy(kind: type, name: str) -> bool:
+    """Whether a type is numpy's of this name, or derived from it."""
     return any(each.__name__ == name and each.__module__.partition(".")[0] == "numpy" for each in kind.__mro__)
 
 

@@ -8,13 +8,12 @@ its arguments alone. An expression is integer arithmetic; it is parsed and never
 from __future__ import annotations
 
 import ast
-import contextlib
 import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 _Candidate = TypeVar("_Candidate")
 
@@ -78,15 +77,27 @@ class Unsized(NamedTuple):
     dtype: str | None = None  # of its elements, where its type tells
 
 
-@contextlib.contextmanager
-def named_argument(place: int, kind: str) -> Iterator[None]:
-    """Name an argument, counted from 0 and declared as ``kind``, in why it is refused."""
-    try:
-        yield
-    except Refused as why:
-        raise Refused(f"argument {place + 1} is {why}") from None
-    except (TypeError, ValueError, OverflowError):  # as the call itself will say
-        raise Refused(f"argument {place + 1} is no {kind}") from None
+if TYPE_CHECKING:
+    Taken = Number | Memory | Unsized | None  # what an argument hands over; None for NULL
+
+
+def each_taken(arguments: Sequence[Any], kinds: Sequence[Any], take: Callable[..., Taken], name: str) -> list[Taken]:
+    """What the arguments of a call hand over, by ``take(argument, declared)``; the declared kinds have a ``name``.
+
+    Raises:
+        Refused: one of them cannot be recorded.
+    """
+    if len(kinds) != len(arguments):
+        raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
+    found = []
+    for place, argument in enumerate(arguments):
+        try:
+            found.append(take(argument, kinds[place]))
+        except Refused as why:
+            raise Refused(f"argument {place + 1} is {why}") from None
+        except (TypeError, ValueError, OverflowError):  # as the call itself will say
+            raise Refused(f"argument {place + 1} is no {getattr(kinds[place], name, 'c_int')}") from None
+    return found
 
 
 def contiguous(address: int, size: int, dtype: str, *extents: int) -> Memory:
@@ -203,9 +214,7 @@ def _evaluated(node: Any, integers: Mapping[str, int]) -> int:
     return _OPERATORS[type(node.op)](_evaluated(node.left, integers), _evaluated(node.right, integers))
 
 
-def with_extents(
-    arguments: Sequence[Number | Memory | Unsized | None], extents: Extents | None
-) -> list[Number | Memory | None]:
+def with_extents(arguments: Sequence[Taken], extents: Extents | None) -> list[Number | Memory | None]:
     """The arguments, with what ``extents`` says of those whose memory no object tells.
 
     Raises:

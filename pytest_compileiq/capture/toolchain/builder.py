@@ -1,4 +1,4 @@
-"""A captured kernel as a C library of one function: what is built is ``Cc``'s, what is called was recorded."""
+"""A captured kernel as a C library of one function, built as ``Cc`` does, and called as recorded."""
 
 from __future__ import annotations
 
@@ -20,8 +20,17 @@ from pytest_compileiq.toolchains.cc.marker import Cc
 
 
 def resolve(captured: Captured, place: Place) -> CapturedBuilder:
-    """What ``pytest_compileiq.capture.toolchain.marker.Captured.resolve`` promises."""
-    record = _record(captured.kernel, place)
+    """See ``Captured.resolve``."""
+    named = place.test_dir / captured.kernel / KERNEL_FILE
+    try:
+        path = inside(place.rootdir, str(named))
+        read_regular(path, LARGEST_KERNEL)
+    except Unfit as why:
+        raise MarkerError(
+            f"Captured({captured.kernel!r}): {named} {why}; make it with acf capture -- python PROGRAM …, or add it to "
+            "git: a capture is left out of it"
+        ) from why
+    record = path.relative_to(place.rootdir.resolve()).as_posix()
     cc = resolve_cc(
         Cc(
             *captured.sources,
@@ -40,22 +49,22 @@ def resolve(captured: Captured, place: Place) -> CapturedBuilder:
 class CapturedBuilder(CcBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``.
 
-    The record is one of its sources, as a file that a copy of the project needs, and part of the benchmark by what the
-    calls in it are given and leave.
-
-    Attributes:
-        record: the file of the captured kernel, relative to rootdir.
+    The record, a file relative to rootdir, is one of its sources, as a copy of the project needs it, and part of the
+    benchmark by what the calls in it are given and leave.
     """
 
     record: str = field(kw_only=True)
 
     def sources(self) -> Mapping[str, str]:
-        """As of ``CcBuilder``, and the record."""
         return {**super().sources(), **self._recorded}
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
-        """As ``sources``, of the build with ``controls``."""
         return {**super().sources_with(controls), **self._recorded}
+
+    @property
+    def data(self) -> Mapping[str, str]:
+        """The digest of the recorded calls."""
+        return {self.record: _kernel(self.rootdir / self.record)[1].data_sha256}
 
     def load(self, built: BuildResult, used: set[str]) -> RecordedKernel:
         """The recorded calls, made with the function that was built, which is added to ``used``.
@@ -64,18 +73,12 @@ class CapturedBuilder(CcBuilder):
             BuildError: the library cannot be loaded here.
             StoreError: the record, or what it refers to, is damaged.
         """
-        return self._loaded(built, used, None)
+        return self.load_beside(built, used, None)
 
-    def load_beside(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult]) -> RecordedKernel:
+    def load_beside(
+        self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult] | None
+    ) -> RecordedKernel:
         """As ``load``; the baseline is built and loaded where its own differences are needed as a tolerance."""
-        return self._loaded(built, used, baseline)
-
-    @property
-    def data(self) -> Mapping[str, str]:
-        """The digest of the recorded calls."""
-        return {self.record: _kernel(self.rootdir / self.record)[1].data_sha256}
-
-    def _loaded(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult] | None) -> RecordedKernel:
         bundle, kernel = _kernel(self.rootdir / self.record)
 
         def function(of: BuildResult, taken: set[str]) -> Any:
@@ -92,14 +95,3 @@ class CapturedBuilder(CcBuilder):
 def _kernel(record: Path) -> tuple[Bundle, CapturedKernel]:
     bundle = Bundle(record.parent.parent)
     return bundle, bundle.read(record.parent.name)
-
-
-def _record(kernel: str, place: Place) -> str:
-    capture_again = "make it with acf capture -- python PROGRAM …, or add it to git: a capture is left out of it"
-    try:
-        path = inside(place.rootdir, str(place.test_dir / kernel / KERNEL_FILE))
-        read_regular(path, LARGEST_KERNEL)
-    except Unfit as why:
-        named = place.test_dir / kernel / KERNEL_FILE
-        raise MarkerError(f"Captured({kernel!r}): {named} {why}; {capture_again}") from why
-    return path.relative_to(place.rootdir.resolve()).as_posix()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_compileiq.capture.bundle import Argument, Bundle, Call, CapturedKernel, KernelShape, RecordedNumber
+from pytest_compileiq.capture.bundle import Argument, Bundle, Call, CapturedKernel, KernelShape
 from pytest_compileiq.errors import StoreError
 
 
@@ -39,17 +39,13 @@ def difference(
     at = int(np.argmin(close))
     beyond = f" beyond rtol={rtol:g}, atol={atol:g}" if is_tolerant else ""
     first = f"the first at index {at}: {values[at]} instead of {recorded[at]}"
-    return f"{np.count_nonzero(~close)} of {len(close)} values{beyond}, {first}{_largest_text(values, recorded)}"
-
-
-def _largest_text(values: NDArray[Any], recorded: NDArray[Any]) -> str:
-    """The least relative tolerance that would do, of floats."""
-    if values.dtype.kind not in "fc":
-        return ""
-    with np.errstate(all="ignore"):
-        relative = np.abs((values - recorded) / recorded)
-    finite = relative[np.isfinite(relative)]
-    return f"; the largest relative difference is {finite.max():.2g}" if finite.size else ""
+    least = ""  # the relative tolerance that would do
+    if element.kind in "fc":
+        with np.errstate(all="ignore"):
+            relative = np.abs((values - recorded) / recorded)
+        if (finite := relative[np.isfinite(relative)]).size:
+            least = f"; the largest relative difference is {finite.max():.2g}"
+    return f"{np.count_nonzero(~close)} of {len(close)} values{beyond}, {first}{least}"
 
 
 FLOOR_CALLS = 10  # of each recorded call: the first two of a process often agree, before its threads are all awake
@@ -59,16 +55,15 @@ _PRECISION = {2: 1e-3, 4: 1.3e-6, 8: 1e-7, 16: 1e-7}
 
 
 class Floor:
-    """The least tolerances of a kernel's places; ``measure`` is asked once, when something differs.
+    """The least tolerances of the places of ``function``.
 
-    Args:
-        function: the kernel's name.
-        measure: gives place → ``own_difference`` of the baseline, the largest of all recorded calls.
+    ``measure``, which is asked once, when something differs, gives place → ``own_difference`` of the baseline, the
+    largest of all recorded calls.
     """
 
     def __init__(self, function: str, measure: Callable[[], Mapping[str, float]]) -> None:
         self._function = function
-        self._measure = measure
+        self._own = cache(measure)
 
     def of(self, place: str, recorded: NDArray[np.uint8], dtype: str) -> float:
         """The absolute tolerance of ``place`` where it held ``recorded``; 0 where the baseline repeats itself.
@@ -76,11 +71,11 @@ class Floor:
         Raises:
             AssertionError: the baseline differs from itself by more than the precision of its type.
         """
-        own = self._own.get(place, 0.0)
+        own = self._own().get(place, 0.0)
         if not own:
             return 0.0
         values = _floats(recorded, dtype)
-        precision = 0.0 if values is None else _PRECISION[_real_bytes(values)]
+        precision = 0.0 if values is None else _PRECISION[values.real.itemsize]
         if values is None or own > precision:
             raise AssertionError(
                 f"{self._function}: {place} of the baseline, called again on the same data, differs from itself by "
@@ -88,10 +83,6 @@ class Floor:
                 "nondeterministic, and sets no tolerance; give your own: check(rtol=…, atol=…)"
             )
         return _SMALL_SAMPLE * own * _largest(values)
-
-    @cached_property
-    def _own(self) -> Mapping[str, float]:
-        return self._measure()
 
 
 def own_difference(got: NDArray[np.uint8], before: NDArray[np.uint8], dtype: str) -> float:
@@ -119,11 +110,7 @@ def _floats(data: NDArray[np.uint8], dtype: str) -> NDArray[np.floating] | None:
     if element.kind not in "fc" or len(data) % element.itemsize:
         return None
     values = data.view(element)
-    return values if _real_bytes(values) in _PRECISION else None
-
-
-def _real_bytes(values: NDArray[np.floating]) -> int:
-    return values.real.dtype.itemsize
+    return values if values.real.itemsize in _PRECISION else None
 
 
 def _largest(values: NDArray[np.floating]) -> float:
@@ -225,6 +212,7 @@ class RecordedKernel:
         With ``shape``, those of one shape: for a body that runs once for each. Floats may differ within the tolerances,
         and always within the floor: four times what the baseline, called ten times on the same data, differs from
         itself.
+
         Raises:
             AssertionError: one leaves or returns something else than was recorded, or differs from itself beyond the
                 floor, or the baseline does beyond its type's precision, which is no floor but nondeterminism.
@@ -303,7 +291,9 @@ class RecordedCall:
         Raises:
             AssertionError: something differs.
         """
-        self._hold_against(self._recorded, rtol, atol, "the record")
+        result = [bytes.fromhex(self._call.result.value)] if self._call.result else []
+        recorded = [np.frombuffer(data, np.uint8) for data in (*self._after, *result)]
+        self._require(recorded, rtol, atol, "the record")
 
     def check_repeats(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
         """Make the call twice on the same data, and hold the second against the first.
@@ -313,15 +303,15 @@ class RecordedCall:
         """
         first = self._made()
         self._made()
-        self._hold_against(first, rtol, atol, "the same call before, so it is nondeterministic,")
+        self._require(first, rtol, atol, "the same call before, so it is nondeterministic,")
 
     def own_differences(self, calls: int) -> dict[str, float]:
         """Where ``calls`` calls on the same data differ from the first, and how far at most: see ``own_difference``."""
-        largest = dict.fromkeys((place.name for place in self._places), 0.0)
+        largest = {place: 0.0 for place, _ in self._places}
         first = self._made()
         for _ in range(calls - 1):
-            for place, got, before in zip(self._places, self._made(), first, strict=True):
-                largest[place.name] = max(largest[place.name], own_difference(got, before, place.dtype))
+            for (place, dtype), got, before in zip(self._places, self._made(), first, strict=True):
+                largest[place] = max(largest[place], own_difference(got, before, dtype))
         return largest
 
     def _made(self) -> list[NDArray[np.uint8]]:
@@ -336,22 +326,17 @@ class RecordedCall:
         result = [] if self._returns is None else [np.frombuffer(bytes(self._returns(self._result)), np.uint8)]
         return [*self._buffers, *result]
 
-    @property
-    def _recorded(self) -> list[NDArray[np.uint8]]:
-        result = [] if self._call.result is None else [bytes.fromhex(self._call.result.value)]
-        return [np.frombuffer(data, np.uint8) for data in (*self._after, *result)]
-
-    def _hold_against(self, wanted: Sequence[NDArray[np.uint8]], rtol: float, atol: float, what: str) -> None:
-        for place, got, expected in zip(self._places, self._left, wanted, strict=True):
-            told = difference(got, expected, place.dtype, rtol=rtol, atol=atol)
-            if told and self._floor and (least := self._floor.of(place.name, expected, place.dtype)):
-                told = difference(got, expected, place.dtype, rtol=rtol, atol=atol + least)
+    def _require(self, wanted: Sequence[NDArray[np.uint8]], rtol: float, atol: float, what: str) -> None:
+        for (place, dtype), got, expected in zip(self._places, self._left, wanted, strict=True):
+            told = difference(got, expected, dtype, rtol=rtol, atol=atol)
+            if told and self._floor and (least := self._floor.of(place, expected, dtype)):
+                told = difference(got, expected, dtype, rtol=rtol, atol=atol + least)
             if told:
-                raise AssertionError(f"{self._name}: {place.name} differs from {what} in {told}")
+                raise AssertionError(f"{self._name}: {place} differs from {what} in {told}")
 
     @cached_property
-    def _places(self) -> list[_Place]:
-        """What stands in ``_left``."""
+    def _places(self) -> list[tuple[str, str]]:
+        """What stands in ``_left``, in words, and its type."""
         places = []
         for region in range(len(self._call.regions)):
             memories = {
@@ -360,9 +345,11 @@ class RecordedCall:
                 if each.memory and each.memory.region == region
             }
             dtypes = {memory.dtype for memory in memories.values()}
-            places.append(_Place(f"argument {min(memories)}", dtypes.pop() if len(dtypes) == 1 else "|u1"))
-        result = self._call.result
-        return places if result is None else [*places, _Place("the result", _dtype_of(result))]
+            places.append((f"argument {min(memories)}", dtypes.pop() if len(dtypes) == 1 else "|u1"))
+        if self._call.result is not None:
+            kind = "f" if self._call.result.code in "fdg" else "i"
+            places.append(("the result", f"<{kind}{ctypes.sizeof(self._returns)}"))
+        return places
 
     def _argument(self, argument: Argument) -> Any:
         if argument.memory is not None:
@@ -370,20 +357,8 @@ class RecordedCall:
         return argument.number and _SIMPLE[argument.number.code].from_buffer_copy(bytes.fromhex(argument.number.value))
 
 
-class _Place(NamedTuple):
-    """Where a value is, in words, and its type."""
-
-    name: str
-    dtype: str
-
-
 def _as_it_lay(size: int, page_offset: int) -> NDArray[np.uint8]:
     """Memory of ``size`` bytes that begins where the recorded one began within its page."""
     room = np.empty(size + _PAGE, np.uint8)
     start = (page_offset - room.ctypes.data) % _PAGE
     return room[start : start + size]
-
-
-def _dtype_of(number: RecordedNumber) -> str:
-    size, kind = ctypes.sizeof(_SIMPLE[number.code]), "f" if number.code in "fdg" else "i"
-    return f"<{kind}{size}"

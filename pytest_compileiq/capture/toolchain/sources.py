@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import BytesIO
@@ -56,7 +56,7 @@ class BuiltFrom:
 
 
 def built_from(library: Path, symbol: str) -> BuiltFrom | None:
-    """What a function or variable of ``library`` was built from; None where no debug information tells."""
+    """What a function or variable of ``library`` was built from, by its debug information (DWARF); None without."""
     from elftools.common.exceptions import DWARFError, ELFError  # heavy
 
     try:
@@ -64,7 +64,9 @@ def built_from(library: Path, symbol: str) -> BuiltFrom | None:
         address = _address(elf, symbol)
         if address is None or debug is None:
             return None
-        unit = _unit_at(debug, address) or _unit_with(debug, symbol)
+        ranges = debug.get_aranges()
+        offset = ranges.cu_offset_at_addr(address) if ranges else None
+        unit = _unit_with(debug, symbol) if offset is None else debug.get_CU_at(offset)
         return None if unit is None else _told(unit.get_top_DIE(), debug.line_program_for_CU(unit))
     except (OSError, ELFError, DWARFError, ValueError, KeyError, UnicodeDecodeError):
         return None
@@ -88,12 +90,6 @@ def _address(elf: Any, symbol: str) -> int | None:
     return None
 
 
-def _unit_at(debug: Any, address: int) -> Any:
-    ranges = debug.get_aranges()
-    offset = ranges.cu_offset_at_addr(address) if ranges else None
-    return None if offset is None else debug.get_CU_at(offset)
-
-
 def _unit_with(debug: Any, variable: str) -> Any:
     """The unit that defines a variable, of which no table of addresses tells."""
     for unit in debug.iter_CUs():
@@ -112,24 +108,18 @@ def _told(unit: Any, lines: Any) -> BuiltFrom:
         unit.attributes[key].value.decode() if key in unit.attributes else ""
         for key in ("DW_AT_name", "DW_AT_comp_dir", "DW_AT_producer")
     )
-    source = Path(directory, name)
-    gnu = _GNU.fullmatch(producer)
-    headers = tuple(_include_directories(lines, Path(directory)))
-    if gnu is None:
-        return BuiltFrom(source, None, "", Path(directory), headers)
-    options = [option for option in (gnu["options"] or "").split() if not _LEFT_OUT.fullmatch(option)]
-    compiler = "g++" if gnu["language"] == "C++" else "gcc"
-    return BuiltFrom(source, compiler, " ".join(options), Path(directory), headers)
-
-
-def _include_directories(lines: Any, directory: Path) -> Iterator[Path]:
-    """Where the headers of a unit are, and what lies above them, as far as that belongs to the project."""
-    named = (directory / os.fsdecode(each) for each in (lines["include_directory"] if lines else ()))
+    compiler, options = None, list[str]()
+    if gnu := _GNU.fullmatch(producer):
+        compiler = "g++" if gnu["language"] == "C++" else "gcc"
+        options = [option for option in (gnu["options"] or "").split() if not _LEFT_OUT.fullmatch(option)]
+    # Where the headers of a unit are, and what lies above them, as far as that belongs to the project.
+    named = (Path(directory, os.fsdecode(each)) for each in (lines["include_directory"] if lines else ()))
     existing = [path for path in (Path(os.path.normpath(each)) for each in named) if path.is_dir()]
     own = [path for path in existing if not str(path).startswith(_SYSTEM)]
     root = os.path.commonpath([directory, *own]) if own else ""
     above = (parent for path in own for parent in path.parents if parent.is_relative_to(root))
-    yield from dict.fromkeys([*own, *above])
+    headers = tuple(dict.fromkeys([*own, *above]))
+    return BuiltFrom(Path(directory, name), compiler, " ".join(options), Path(directory), headers)
 
 
 _MOST_HEADERS = 64
@@ -207,11 +197,7 @@ class _Search:
         self._folder = folder
 
     def source(self, function: str, built: BuiltFrom | None) -> Path:
-        """The source of a function.
-
-        Raises:
-            NoSource: none is known.
-        """
+        """The source of a function; raises ``NoSource`` where none is known."""
         if built is not None and built.source.is_file():
             return built.source
         candidates = self._candidates
@@ -230,11 +216,7 @@ class _Search:
         return defining
 
     def completed(self, sources: Sources, by: BuiltFrom | None) -> Sources:
-        """``sources`` with those of what they call, and the directories of headers that they do not build without.
-
-        Raises:
-            NoSource: they are too many.
-        """
+        """``sources`` with those of what they call, and the directories of headers that they do not build without."""
         of_the_library = defined_symbols(self._library)
 
         def build(path: Path) -> TrialBuild:
