@@ -237,11 +237,7 @@ class Bundle:
         self.root = root
 
     def require_absent(self) -> None:
-        """Ensure that nothing is replaced.
-
-        Raises:
-            UserError: there is something.
-        """
+        """Ensure that nothing is replaced."""
         if self.root.exists():
             raise UserError(f"{self.root} is there already: remove it, or name another directory with --to")
 
@@ -265,11 +261,7 @@ class Bundle:
         replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
 
     def add_content(self, digest: str, contents: Path, largest: int) -> None:
-        """Store the file of this name in ``contents``.
-
-        Raises:
-            Unfit: it is missing, or has more than ``largest`` bytes.
-        """
+        """Store the file of this name in ``contents``."""
         path = self._path(digest)
         if not path.exists():
             data = read_regular(contents / digest, largest)
@@ -277,21 +269,13 @@ class Bundle:
             replace(path, zlib.compress(data, 3), is_lasting=False)
 
     def names(self) -> list[str]:
-        """List the kernels.
-
-        Raises:
-            UserError: there is no capture.
-        """
+        """List the kernels."""
         if not self.root.is_dir():
             raise UserError(f"{self.root} is no capture: acf capture -- python PROGRAM … makes one")
         return sorted(path.parent.name for path in self.root.glob(f"*/{KERNEL_FILE}"))
 
     def read(self, name: str) -> CapturedKernel:
-        """Read a kernel, whose calls are consistent in themselves.
-
-        Raises:
-            StoreError: it cannot be read, or is not what this version writes.
-        """
+        """Read a kernel, whose calls are consistent in themselves."""
         path = self.root / name / KERNEL_FILE
         kernel = read_kernel(path, CapturedKernel, LARGEST_KERNEL, SCHEMA)
         for call in kernel.kept:
@@ -302,11 +286,7 @@ class Bundle:
         return kernel
 
     def content(self, content: Content, size: int) -> bytes:
-        """What a region of ``size`` bytes held, if it is kept exactly.
-
-        Raises:
-            StoreError: it is missing or damaged.
-        """
+        """What a region of ``size`` bytes held, if it is kept exactly."""
         assert content.sha256 is not None
         data = _held.get(content.sha256)
         if data is None or len(data) != size:
@@ -329,11 +309,7 @@ class Bundle:
         return data
 
     def verify(self, kernel: CapturedKernel) -> None:
-        """Read all that a kernel's calls refer to.
-
-        Raises:
-            StoreError: something is missing or damaged.
-        """
+        """Read all that a kernel's calls refer to."""
         for digest, size in {(content.sha256, size) for call in kernel.kept for content, size in call.contents}:
             if digest is not None:
                 self._read(digest, size)
@@ -363,11 +339,7 @@ _Stored = TypeVar("_Stored", bound=_OfSchema)
 
 
 def read_kernel(path: Path, kind: type[_Stored], largest: int, schema: int) -> _Stored:
-    """Read a kernel of whatever kind that a capture holds, of at most ``largest`` bytes.
-
-    Raises:
-        StoreError: it cannot be read, is of another form, or of another schema.
-    """
+    """Read a kernel of whatever kind that a capture holds, of at most ``largest`` bytes."""
     try:
         kernel = msgspec.json.decode(read_regular(path, largest), type=kind)
     except Unfit as why:

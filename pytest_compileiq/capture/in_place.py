@@ -29,20 +29,13 @@ class Gain:
 
 @dataclass(frozen=True)
 class WorkloadInPlace:
-    """The times of one workload's calls within the program.
-
-    Attributes:
-        pairs: how many neighbouring calls there are, one by each arm.
-        least: the speed-up that the claim requires in the program.
-        captured_s: the time of a baseline call in the capture, measured just before.
-        gain: None for too few pairs.
-    """
+    """The times of one workload's calls within the program."""
 
     workload: str
-    pairs: int
-    least: float
-    captured_s: float
-    gain: Gain | None = None
+    pairs: int  # how many neighbouring calls there are, one by each arm
+    least: float  # the speed-up that the claim requires in the program
+    captured_s: float  # the time of a baseline call in the capture, measured just before
+    gain: Gain | None = None  # None for too few pairs
 
     @property
     def standing(self) -> InPlaceStanding:
@@ -69,17 +62,15 @@ class InPlace:
     """One validation, in ``program`` as it was typed, on ``device``.
 
     Attributes:
-        compared: calls that both arms made on the same memory.
         output: the program's own, with every call made by one arm and by the other.
-        rtol: how far floats may differ, relative to the largest value of their place.
         differing: the places that differed by more than that, and than the baseline differs from itself.
     """
 
     program: str
     device: str
-    compared: int
+    compared: int  # calls that both arms made on the same memory
     output: Literal["same", "differs", "not compared"]
-    rtol: float = 0.0
+    rtol: float = 0.0  # how far floats may differ, relative to the largest value of their place
     differing: tuple[DiffersInPlace, ...] = ()
     workloads: tuple[WorkloadInPlace, ...] = ()
 

@@ -57,19 +57,14 @@ class Specialisation(Struct, frozen=True):
     """What a kernel was compiled for, as ``Triton(…)`` takes it, and its launches; ``others`` are in no ``Launch``.
 
     Attributes:
-        signature: argument → type with ``:16`` or ``:1``, None, or a list of these.
-        constexprs: argument → value; a tuple is a list, a dtype ``"tl.float16"``.
-        options: the launch options that are not Triton's defaults, and the warps and stages.
-        capability: of the architecture, such as 90.
-        ptx_options: what ptxas was given besides: put back controls, which are no part of what a kernel is.
         why: why no ``Triton(…)`` can say it, in words that continue after ``it``, so that it is its PTX alone; or None.
     """
 
-    signature: _Named
-    constexprs: _Named
-    options: _Named
-    capability: Annotated[int, Meta(ge=10, le=999)]
-    ptx_options: _Text | None
+    signature: _Named  # argument → type with ``:16`` or ``:1``, None, or a list of these
+    constexprs: _Named  # argument → value; a tuple is a list, a dtype ``"tl.float16"``
+    options: _Named  # the launch options that are not Triton's defaults, and the warps and stages
+    capability: Annotated[int, Meta(ge=10, le=999)]  # of the architecture, such as 90
+    ptx_options: _Text | None  # what ptxas was given besides: put back controls, which are no part of what a kernel is
     ptx: Ptx
     others: Count
     calls: Annotated[tuple[Launch, ...], Meta(max_length=1 << 12)]
@@ -95,19 +90,13 @@ class Specialisation(Struct, frozen=True):
 
 
 class LaunchedKernel(Struct, frozen=True):
-    """A ``@triton.jit`` function as a program launched it; ``share`` is of all launches.
-
-    Attributes:
-        file: the absolute path of the file that defines it.
-        module: the name that the program had for that.
-        triton: the version that compiled it.
-    """
+    """A ``@triton.jit`` function as a program launched it; ``share`` is of all launches."""
 
     schema: int
     function: Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
-    file: _Text
-    module: _Text
-    triton: _Text
+    file: _Text  # the absolute path of the file that defines it
+    module: _Text  # the name that the program had for that
+    triton: _Text  # the version that compiled it
     share: float
     specialisations: tuple[Specialisation, ...]
 
@@ -117,11 +106,7 @@ class LaunchedKernel(Struct, frozen=True):
 
 
 def write_launched(bundle: Bundle, kernels: Mapping[str, LaunchedKernel], texts: Path) -> None:
-    """Write ``kernels`` by their names into ``bundle``, which may exist; their PTX is in files of ``texts``.
-
-    Raises:
-        StoreError: PTX is missing or has changed.
-    """
+    """Write ``kernels`` by their names into ``bundle``, which may exist; their PTX is in files of ``texts``."""
     if kernels:
         bundle.create()
     for name, kernel in kernels.items():
@@ -139,11 +124,7 @@ def launched_names(bundle: Bundle) -> list[str]:
 
 
 def read_launched(bundle: Bundle, name: str) -> LaunchedKernel:
-    """Read a kernel.
-
-    Raises:
-        StoreError: it cannot be read, or is not what this version writes.
-    """
+    """Read a kernel."""
     path = bundle.root / name / LAUNCHES_FILE
     kernel = read_kernel(path, LaunchedKernel, _LARGEST_KERNEL, SCHEMA)
     if fault := next((fault for each in kernel.specialisations if (fault := _fault_in(each))), None):
@@ -152,11 +133,7 @@ def read_launched(bundle: Bundle, name: str) -> LaunchedKernel:
 
 
 def ptx_of(bundle: Bundle, ptx: Ptx) -> str:
-    """Read a PTX text.
-
-    Raises:
-        StoreError: it is missing or damaged.
-    """
+    """Read a PTX text."""
     text = bundle.content(Content(kind="integers", sha256=ptx.sha256, sample=None), ptx.size)
     return text.decode(errors="replace")
 
@@ -200,18 +177,13 @@ class Compiled(Struct, frozen=True):
 
 
 class LaunchAccount(Struct, frozen=True):
-    """What Triton's JIT launched.
-
-    Attributes:
-        timed: launches by which ``@triton.autotune`` chose a config; they are counted nowhere else.
-        unseen: kernels that were loaded, and that something else than the JIT launches.
-    """
+    """What Triton's JIT launched."""
 
     schema: int
     triton: str
     failure: str | None
-    timed: Count
-    unseen: tuple[str, ...]
+    timed: Count  # launches by which ``@triton.autotune`` chose a config; they are counted nowhere else
+    unseen: tuple[str, ...]  # kernels that were loaded, and that something else than the JIT launches
     compiled: tuple[Compiled, ...]
 
 
@@ -219,11 +191,7 @@ NOTHING = LaunchAccount(ACCOUNT_SCHEMA, "", None, 0, (), ())
 
 
 def read_account(folder: Path) -> LaunchAccount:
-    """Read the account of a program that ``program.watch`` ran in ``folder``.
-
-    Raises:
-        NotWatched: it cannot be read.
-    """
+    """Read the account of a program that ``program.watch`` ran in ``folder``."""
     path = launches_file(folder)
     if not path.exists():
         return NOTHING
@@ -287,22 +255,14 @@ def named(kernels: Sequence[LaunchedKernel], taken: Collection[str]) -> dict[str
 
 @dataclass(frozen=True)
 class ComparedLaunches:
-    """A captured kernel, and what the program launches of it now.
-
-    Attributes:
-        captured: its specialisations of then.
-        launches: of now.
-        gone: those of ``captured`` that it is no longer launched for.
-        new: those of now that are none of ``captured``.
-        changed: those of ``captured`` whose PTX is another now.
-    """
+    """A captured kernel, and what the program launches of it now."""
 
     name: str
-    captured: tuple[Specialisation, ...]
-    launches: int
-    gone: tuple[Specialisation, ...]
-    new: tuple[Specialisation, ...]
-    changed: tuple[Specialisation, ...]
+    captured: tuple[Specialisation, ...]  # its specialisations of then
+    launches: int  # of now
+    gone: tuple[Specialisation, ...]  # those of ``captured`` that it is no longer launched for
+    new: tuple[Specialisation, ...]  # those of now that are none of ``captured``
+    changed: tuple[Specialisation, ...]  # those of ``captured`` whose PTX is another now
 
     @property
     def is_as_captured(self) -> bool:
@@ -322,9 +282,6 @@ def compared(
         texts: the SHA-256 of captured PTX → the text.
         folder: where the program ran that left ``account``.
         digest_of: what two PTX texts are compared by, leaving out what names their files.
-
-    Raises:
-        NotWatched: the program did not leave its PTX.
     """
     now = ranked(account)
     digests = {sha256: digest_of(text) for sha256, text in texts.items()}

@@ -34,19 +34,13 @@ _VALUED = re.compile(r"-(?!-)([^WXcm]*)([WXcm])(.*)", re.DOTALL)  # flags, then 
 
 @dataclass(frozen=True)
 class Program:
-    """A call of Python.
-
-    Attributes:
-        options: the interpreter's own, as they were typed.
-        target: the script's path, the module's name, or the code, by ``kind``.
-        arguments: what the program gets.
-    """
+    """A call of Python."""
 
     interpreter: str
-    options: tuple[str, ...]
+    options: tuple[str, ...]  # the interpreter's own, as they were typed
     kind: Literal["script", "module", "code"]
-    target: str
-    arguments: tuple[str, ...]
+    target: str  # the script's path, the module's name, or the code, by ``kind``
+    arguments: tuple[str, ...]  # what the program gets
 
 
 class Calls(Struct, frozen=True):
@@ -77,11 +71,10 @@ class Series(Struct, frozen=True):
     """The calls of a function with arguments of one captured shape, made by two arms: the baseline, then the tuned one.
 
     Attributes:
-        calls: how many each arm made.
         pairs: nanoseconds of neighbouring calls, one by each arm, in the order of time; of many only some.
     """
 
-    calls: tuple[Count, Count]
+    calls: tuple[Count, Count]  # how many each arm made
     pairs: tuple[tuple[Count, Count], ...]
 
 
@@ -89,13 +82,12 @@ class Apart(Struct, frozen=True):
     """A place in which the arms differed.
 
     Attributes:
-        calls: on how many of the calls that both made.
         tuned, own: how far the tuned arm was from the baseline at most, and the baseline from itself, relative to the
             largest value there; None where that is not to be had of what is no float.
     """
 
     place: str
-    calls: Count
+    calls: Count  # on how many of the calls that both made
     tuned: Annotated[float, Meta(ge=0)] | None
     own: Annotated[float, Meta(ge=0)] | None
 
@@ -104,21 +96,17 @@ class Routed(Struct, frozen=True):
     """What became of a function whose calls were to be made by two arms.
 
     Attributes:
-        failure: why no call was routed, or None.
         series: by captured shape, in the order in which they were asked for; the last one is of all other shapes.
-        compared: how many calls both arms made, on the same memory.
-        not_compared: why others could not be, each a part of a sentence.
-        apart: where these differ.
         raised, lost: calls that raised, and those that another thread's call had made by another arm.
     """
 
     library: str
     function: str
-    failure: str | None
+    failure: str | None  # why no call was routed, or None
     series: tuple[Series, ...]
-    compared: Count
-    not_compared: tuple[str, ...]
-    apart: tuple[Apart, ...]
+    compared: Count  # how many calls both arms made, on the same memory
+    not_compared: tuple[str, ...]  # why others could not be, each a part of a sentence
+    apart: tuple[Apart, ...]  # where these differ
     raised: Count
     lost: Count
 
@@ -127,46 +115,31 @@ class CallAccount(Struct, frozen=True):
     """What a program called.
 
     Attributes:
-        elapsed_ns: from its first line to the end of its interpreter.
-        watching_ns: how much of that the watching took.
-        threads: how many threads made watched calls.
-        forks: how many processes it forked, which were not watched.
-        failure: why the watching itself failed, or None.
-        refused: sentences on what could not be watched.
-        unrecorded: what was watched, and could not be recorded.
         routed: the functions whose calls were to be made by two arms, in the order in which they were asked for.
     """
 
     schema: int
-    elapsed_ns: Annotated[int, Meta(ge=1, le=1 << 62)]
-    watching_ns: Count
-    threads: Count
-    forks: Count
-    failure: str | None
-    refused: tuple[str, ...]
+    elapsed_ns: Annotated[int, Meta(ge=1, le=1 << 62)]  # from its first line to the end of its interpreter
+    watching_ns: Count  # how much of that the watching took
+    threads: Count  # how many threads made watched calls
+    forks: Count  # how many processes it forked, which were not watched
+    failure: str | None  # why the watching itself failed, or None
+    refused: tuple[str, ...]  # sentences on what could not be watched
     calls: tuple[Calls, ...]
-    unrecorded: tuple[Unrecorded, ...] = ()
+    unrecorded: tuple[Unrecorded, ...] = ()  # what was watched, and could not be recorded
     routed: tuple[Routed, ...] = ()
 
 
 class NotWatched(CompileIQError):
-    """The program left no account of its calls, or none that can be read; the message says how it ended.
-
-    Attributes:
-        status: how it ended where it left none, negative for a signal.
-    """
+    """The program left no account of its calls, or none that can be read; the message says how it ended."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = status  # how it ended where it left none, negative for a signal
 
 
 def python_program(command: Sequence[str]) -> Program:
-    """Parse ``python [OPTIONS] SCRIPT | -m MODULE | -c CODE [ARGUMENTS]``.
-
-    Raises:
-        UserError: it is no call of Python, or names no program.
-    """
+    """Parse ``python [OPTIONS] SCRIPT | -m MODULE | -c CODE [ARGUMENTS]``."""
     if not command:
         raise UserError("expected a program behind the options: … -- python PROGRAM …")
     if not _PYTHON.fullmatch(Path(command[0]).name):
@@ -216,10 +189,6 @@ def watch(
         extents: how large memory is that no object tells, as ``capture.inside.extents.parsed`` takes it.
         arms: the arguments of ``inside.both_arms.Arms``, for calls that other builds make; None where none does.
         output: a file for the program's standard output; None for this process's own.
-
-    Raises:
-        EnvironmentFault: its interpreter cannot be started.
-        NotWatched: it left no account, or none that can be read.
     """
     tally = folder / "tally.json"
     contents(folder).mkdir()

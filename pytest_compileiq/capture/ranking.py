@@ -108,20 +108,13 @@ def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """A captured kernel, and what the program calls of it now.
-
-    Attributes:
-        captured: shape → calls of then; an argument of many values is told by its kind alone.
-        calls: of now.
-        gone: the shapes of ``captured`` on which it is no longer called.
-        new: shape → calls of now, on shapes that are none of ``captured``.
-    """
+    """A captured kernel, and what the program calls of it now."""
 
     name: str
-    captured: Mapping[Shape, int]
-    calls: int
-    gone: tuple[Shape, ...]
-    new: Mapping[Shape, int]
+    captured: Mapping[Shape, int]  # shape → calls of then; an argument of many values is told by its kind alone
+    calls: int  # of now
+    gone: tuple[Shape, ...]  # the shapes of ``captured`` on which it is no longer called
+    new: Mapping[Shape, int]  # shape → calls of now, on shapes that are none of ``captured``
 
     @property
     def is_as_captured(self) -> bool:
@@ -129,12 +122,7 @@ class ComparedKernel:
 
 
 def captured_kernels(bundle: Bundle) -> dict[str, CapturedKernel]:
-    """Name → kernel, each with all shapes that it was called on.
-
-    Raises:
-        UserError: there is no capture, or there are no kernels in it, or not all their shapes.
-        StoreError: a kernel cannot be read.
-    """
+    """Name → kernel, each with all shapes that it was called on."""
     kernels = {name: bundle.read(name) for name in bundle.names()}
     if not kernels:
         raise UserError(f"{bundle.root} holds no kernel, so there is nothing to check")

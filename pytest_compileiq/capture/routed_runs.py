@@ -35,21 +35,18 @@ class TunedKernel:
 
     Attributes:
         name, target: the artifact's.
-        device: the one that its claims are about, which is here.
-        arms: the libraries of the baseline and of the tuned build.
         shape_of: workload → its shape in the capture, by number; None where its test does not say which.
         required: workload → what the program has to show; workloads without a claim on a time lack it.
-        remarks: what of its claims is not held against the program, in a sentence each.
     """
 
     name: str
     target: str
-    device: str
+    device: str  # the one that its claims are about, which is here
     kernel: CapturedKernel
-    arms: tuple[Path, Path]
+    arms: tuple[Path, Path]  # the libraries of the baseline and of the tuned build
     shape_of: Mapping[str, int | None]
     required: Mapping[str, Requirement]
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what of its claims is not held against the program, in a sentence each
 
     @property
     def key(self) -> Key:
@@ -98,11 +95,7 @@ class RoutedRuns:
             self._start = os.lseek(0, 0, os.SEEK_CUR)
 
     def make(self, only: Callable[[TunedKernel], int | None], output: Path | None = None) -> RoutedRun:
-        """Run it; ``only`` gives the arm that makes every call of a kernel, or None for both in turn.
-
-        Raises:
-            NotWatched: it left an account of its calls that cannot be read.
-        """
+        """Run it; ``only`` gives the arm that makes every call of a kernel, or None for both in turn."""
         if self._start is not None:
             os.lseek(0, self._start, os.SEEK_SET)
         own = self._folder / f"run-{self._count}"

@@ -49,12 +49,7 @@ _SHOWN_LINES = 20
 
 
 def validate(options: argparse.Namespace, program: Program, folder: Path) -> int:
-    """Replay the artifacts of the capture, run the program with their builds, report the results; the exit status.
-
-    Raises:
-        UserError: no artifact is of a kernel of the capture, or none can be tried.
-        NotWatched: the program left no account of its calls, and its output speaks against none.
-    """
+    """Replay the artifacts of the capture, run the program with their builds, report the results; the exit status."""
     if not 0 <= options.rtol < 1:
         raise UserError(f"--rtol {options.rtol:g}: expected how far floats may differ, from 0 to less than 1")
     store, bundle = open_store(options), Bundle(options.validate)
@@ -204,9 +199,6 @@ def _told_of(
     """The kernels of which a run with both arms says something, and what; how it ended is told.
 
     Where it left no account of its calls, they are those whose tuned build changes the program's output.
-
-    Raises:
-        NotWatched: there is none.
     """
     if isinstance(both.watched, NotWatched):
         if False not in outputs.values():

@@ -63,11 +63,7 @@ def write_tests(
 
 
 def _sources(kernel: CapturedKernel, given: NamedSources, place: Place) -> Sources:
-    """The sources of a kernel's test.
-
-    Raises:
-        UserError: it has none, for the reason that the message gives.
-    """
+    """The sources of a kernel's test."""
     if not any(call.is_exact for call in kernel.kept):
         raise UserError("no call of it is recorded exactly")
     if not kernel.shows_its_work:

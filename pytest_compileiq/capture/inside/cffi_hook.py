@@ -189,20 +189,12 @@ _EIGHT_BYTES = "l" if struct.calcsize("l") == 8 else "q"
 
 
 def taken(called: Any, arguments: tuple[Any, ...]) -> list[Taken]:
-    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know.
-
-    Raises:
-        Refused: one of them cannot be recorded.
-    """
+    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know."""
     return each_taken(arguments, _backend().typeof(called._acf_raw).args, _taken, "cname")
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing, or an address without a type.
-
-    Raises:
-        Refused: it is no number.
-    """
+    """The number that a call returned; None for nothing, or an address without a type."""
     kind = _backend().typeof(called._acf_raw).result
     if kind.kind == "void" or kind.cname == "void *":
         return None

@@ -27,11 +27,7 @@ _FLOATS = {"f2": "e", "f4": "f", "f8": "d", "c8": "f", "c16": "d"}  # as numpy s
 
 
 class CallInput:
-    """What a call is given: its arguments, the regions that they reach, and what these hold.
-
-    Raises:
-        Refused: that is too much to be copied.
-    """
+    """What a call is given: its arguments, the regions that they reach, and what these hold."""
 
     def __init__(self, function: ForeignFunction, called: Any, arguments: list[Number | Memory | None]) -> None:
         self.function = function
@@ -43,11 +39,7 @@ class CallInput:
         self.before = [region.read() for region in self.regions]
 
     def left(self, result: Any) -> _Left:
-        """What each place holds after a call: a region by the first argument that reaches it, and the result.
-
-        Raises:
-            Refused: what the call returned cannot be compared.
-        """
+        """What each place holds after a call: a region by the first argument that reaches it, and the result."""
         left: _Left = {}
         for region in self.regions:
             reaching = {

@@ -30,29 +30,19 @@ _BATCH_CALLS = 100
 
 
 class ForeignCall(NamedTuple):
-    """A call that has been made; ``call(called, *arguments)`` makes it again.
+    """A call that has been made; ``call(called, *arguments)`` makes it again."""
 
-    Attributes:
-        called: the object that the program called.
-        result: what it gave, or ``RAISED``.
-        own_ns: its time, without the watched calls within it.
-    """
-
-    called: Any
+    called: Any  # the object that the program called
     function: ForeignFunction
     shape: Shape
     arguments: tuple[Any, ...]
-    result: Any
-    own_ns: int
+    result: Any  # what it gave, or ``RAISED``
+    own_ns: int  # its time, without the watched calls within it
     call: Callable[..., Any]
 
 
 def number_of(function: ForeignFunction, called: Any, result: Any) -> Number | None:
-    """The number that C returned; None for nothing, or where nobody said what it returns.
-
-    Raises:
-        Refused: that is not known, or is no number.
-    """
+    """The number that C returned; None for nothing, or where nobody said what it returns."""
     number: Number | None = _DOORS[function.door].returned(called, result)
     return number
 
@@ -60,11 +50,7 @@ def number_of(function: ForeignFunction, called: Any, result: Any) -> Number | N
 def given_to(
     function: ForeignFunction, called: Any, arguments: tuple[Any, ...], named: dict[str, Any], extents: Extents | None
 ) -> list[Number | Memory | None]:
-    """What a call is about to be given; None for NULL. ``extents`` is what the user said of memory.
-
-    Raises:
-        Refused: that cannot be read.
-    """
+    """What a call is about to be given; None for NULL. ``extents`` is what the user said of memory."""
     if named:
         raise Refused("it is called with named arguments")
     return with_extents(_DOORS[function.door].taken(called, arguments), extents)
@@ -75,16 +61,14 @@ class _Thread:
 
     Attributes:
         calls: function and shape → how many calls, and the nanoseconds within them but in no watched call further in.
-        inner_ns: the time in watched calls that were made within the present one, by a callback.
-        spent_ns: what the watching itself took.
     """
 
     __slots__ = ("calls", "inner_ns", "spent_ns")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[ForeignFunction, Shape], list[int]] = {}
-        self.inner_ns = 0
-        self.spent_ns = 0
+        self.inner_ns = 0  # the time in watched calls that were made within the present one, by a callback
+        self.spent_ns = 0  # what the watching itself took
 
 
 class Counters:

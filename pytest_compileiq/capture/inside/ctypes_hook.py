@@ -102,21 +102,13 @@ _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
 
 
 def taken(called: Any, arguments: tuple[Any, ...]) -> list[Taken]:
-    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know.
-
-    Raises:
-        Refused: one of them cannot be recorded.
-    """
+    """What the arguments of a call hand over: numbers, and memory of the extents that their objects know."""
     kinds = (None,) * len(arguments) if called.argtypes is None else called.argtypes
     return each_taken(arguments, kinds, _taken, "__name__")
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing, an address, or where the program never said what it returns.
-
-    Raises:
-        Refused: it is no number, or what C returned is not known.
-    """
+    """The number that a call returned; None for nothing, an address, or where the program said nothing of it."""
     kind = called.restype
     # ``restype`` is ctypes' own c_int by default: of a void function that is what a register happens to hold. A
     # prototype states its result with its arguments; a function refers to what its ``restype`` was set to.

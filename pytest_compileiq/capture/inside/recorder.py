@@ -51,18 +51,12 @@ class DrawnCall:
 
 
 class Sample:
-    """The first call on shapes that count as one, and of the others the ``size`` that drew the smallest numbers.
-
-    Attributes:
-        shape: one of its shapes.
-        bound: what drew more is not in it.
-        calls: the first, and the others.
-    """
+    """The first call on shapes that count as one, and of the others the ``size`` that drew the smallest numbers."""
 
     def __init__(self, size: int, shape: Shape) -> None:
-        self.shape = shape
-        self.bound = 1.0
-        self.calls: list[DrawnCall] = []
+        self.shape = shape  # one of its shapes
+        self.bound = 1.0  # what drew more is not in it
+        self.calls: list[DrawnCall] = []  # the first, and the others
         self._size = size
 
     def wants(self, draw: float) -> bool:

@@ -50,23 +50,14 @@ class Number(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a pointer argument may reach.
+    """What a pointer argument may reach."""
 
-    Attributes:
-        pointer: the address that is handed over.
-        start: the first byte; lower than ``pointer`` where a stride is negative.
-        size: in bytes.
-        dtype: of its elements, as numpy spells it: ``<f8``, or ``|V24`` for what has no simpler type.
-        extents: elements along each axis.
-        strides: bytes along each axis.
-    """
-
-    pointer: int
-    start: int
-    size: int
-    dtype: str
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
+    pointer: int  # the address that is handed over
+    start: int  # the first byte; lower than ``pointer`` where a stride is negative
+    size: int  # in bytes
+    dtype: str  # of its elements, as numpy spells it: ``<f8``, or ``|V24`` for what has no simpler type
+    extents: tuple[int, ...]  # elements along each axis
+    strides: tuple[int, ...]  # bytes along each axis
 
 
 class Unsized(NamedTuple):
@@ -82,11 +73,7 @@ if TYPE_CHECKING:
 
 
 def each_taken(arguments: Sequence[Any], kinds: Sequence[Any], take: Callable[..., Taken], name: str) -> list[Taken]:
-    """What the arguments of a call hand over, by ``take(argument, declared)``; the declared kinds have a ``name``.
-
-    Raises:
-        Refused: one of them cannot be recorded.
-    """
+    """What the arguments of a call hand over, by ``take(argument, declared)``; the declared kinds have a ``name``."""
     if len(kinds) != len(arguments):
         raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
     found = []
@@ -137,23 +124,17 @@ class Extents(NamedTuple):
     """What the user said of a function's arguments.
 
     Attributes:
-        names: of all arguments, in their order.
-        sizes: the place of an argument, from 0 → its size in bytes.
         dtypes: the same place → the type of its elements, as numpy spells it, where the prototype tells floats.
     """
 
     function: str
-    names: tuple[str, ...]
-    sizes: Mapping[int, ast.expr]
+    names: tuple[str, ...]  # of all arguments, in their order
+    sizes: Mapping[int, ast.expr]  # the place of an argument, from 0 → its size in bytes
     dtypes: Mapping[int, str]
 
 
 def parsed(text: str) -> Extents:
-    """Parse ``blur(in, out, n): in=8*n, out=8*n``.
-
-    Raises:
-        ValueError: it says something else; the message is a part of a sentence.
-    """
+    """Parse ``blur(in, out, n): in=8*n, out=8*n``."""
     found = _PROTOTYPE.fullmatch(text) if len(text) <= _LARGEST else None
     if found is None:
         raise ValueError("expected 'FUNCTION(ARGUMENTS): ARGUMENT=BYTES, …', as in 'blur(in, out, n): out=8*n'")
@@ -215,11 +196,7 @@ def _evaluated(node: Any, integers: Mapping[str, int]) -> int:
 
 
 def with_extents(arguments: Sequence[Taken], extents: Extents | None) -> list[Number | Memory | None]:
-    """The arguments, with what ``extents`` says of those whose memory no object tells.
-
-    Raises:
-        Refused: it says nothing of one, or what cannot be.
-    """
+    """The arguments, with what ``extents`` says of those whose memory no object tells."""
     unsized = any(isinstance(argument, Unsized) for argument in arguments)
     if unsized and extents and len(extents.names) != len(arguments):
         raise Refused(f"it is called with {len(arguments)} arguments, and --extents names {len(extents.names)}")

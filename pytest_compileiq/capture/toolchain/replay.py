@@ -66,11 +66,7 @@ class Floor:
         self._own = cache(measure)
 
     def of(self, place: str, recorded: NDArray[np.uint8], dtype: str) -> float:
-        """The absolute tolerance of ``place`` where it held ``recorded``; 0 where the baseline repeats itself.
-
-        Raises:
-            AssertionError: the baseline differs from itself by more than the precision of its type.
-        """
+        """The absolute tolerance of ``place`` where it held ``recorded``; 0 where the baseline repeats itself."""
         own = self._own().get(place, 0.0)
         if not own:
             return 0.0

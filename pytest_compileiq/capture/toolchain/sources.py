@@ -42,16 +42,14 @@ class BuiltFrom:
     """A function's source, and the options of gcc that its code depends on, as a command line has them.
 
     Attributes:
-        compiler: ``gcc`` or ``g++``; None where another compiler built it, which does not tell its options.
-        directory: where the compiler ran.
         include_directories: where headers of its code are, those of the system left out, and what lies above them. What
             ``-I`` said is not recorded.
     """
 
     source: Path
-    compiler: str | None
+    compiler: str | None  # ``gcc`` or ``g++``; None where another compiler built it, which does not tell its options
     flags: str
-    directory: Path
+    directory: Path  # where the compiler ran
     include_directories: tuple[Path, ...]
 
 
@@ -138,22 +136,14 @@ class NamedSources:
 
 @dataclass(frozen=True)
 class Sources:
-    """How a function is built.
+    """How a function is built."""
 
-    Attributes:
-        paths: its source, then those of what it calls.
-        flags: the options of all, where there is no ``like``; None where they are not known.
-        like: the compilation database that has their commands.
-        libraries: options of the linker for those of the library's own libraries that it calls.
-        remark: a sentence on what its test still lacks.
-    """
-
-    paths: tuple[Path, ...]
-    flags: str | None
+    paths: tuple[Path, ...]  # its source, then those of what it calls
+    flags: str | None  # the options of all, where there is no ``like``; None where they are not known
     compiler: str | None = None
-    like: Path | None = None
-    libraries: tuple[str, ...] = ()
-    remark: str | None = None
+    like: Path | None = None  # the compilation database that has their commands
+    libraries: tuple[str, ...] = ()  # options of the linker for those of the library's own libraries that it calls
+    remark: str | None = None  # a sentence on what its test still lacks
 
     @property
     def every_flag(self) -> str | None:
@@ -167,11 +157,7 @@ class Sources:
 
 
 def sources_of(library: Path, function: str, given: NamedSources, place: Place) -> Sources:
-    """The sources and options of a function of ``library``.
-
-    Raises:
-        NoSource: they are not known.
-    """
+    """The sources and options of a function of ``library``."""
     built = built_from(library, function)
     with TemporaryDirectory(prefix="acf-sources-") as folder:
         search = _Search(library, given, place, Path(folder))
