@@ -83,10 +83,7 @@ class RecordedRegion(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One call: its arguments, the memory that they reach, what was in it before and after, and the result.
-
-    ``number`` counts the calls of its function from 1.
-    """
+    """One call, ``number`` counted from 1 among those of its function."""
 
     number: Annotated[int, Meta(ge=1, le=1 << 62)]
     arguments: Annotated[tuple[Argument, ...], Meta(max_length=1 << 10)]
@@ -160,10 +157,7 @@ def _reach(memory: RecordedMemory) -> tuple[int, int]:
 
 
 class KernelShape(Struct, frozen=True):
-    """The calls with arguments of one shape, of which ``kept`` are recorded.
-
-    Where a part says ``int`` or ``float64[…]``, it varies.
-    """
+    """The calls with arguments of one shape, where ``int`` and ``float64[…]`` vary; ``kept`` are recorded."""
 
     shape: tuple[int | str, ...]
     calls: Count
@@ -179,12 +173,7 @@ class UnrecordedShape(Struct, frozen=True):
 
 
 class CapturedKernel(Struct, frozen=True):
-    """A function as a program called it; ``share`` is of the program's time.
-
-    Attributes:
-        unrecorded: the shapes that ``shapes`` lacks; None where an earlier version did not keep them.
-        extents: what the user said of memory of unknown size, in bytes: ``blur(in, out, n): in=8*n, out=8*n``.
-    """
+    """A function as a program called it; ``share`` is of the program's time."""
 
     schema: int
     function: str
@@ -192,8 +181,9 @@ class CapturedKernel(Struct, frozen=True):
     library_sha256: str | None
     share: float
     shapes: tuple[KernelShape, ...]
+    # the shapes that ``shapes`` lacks; None where an earlier version did not keep them
     unrecorded: tuple[UnrecordedShape, ...] | None = None
-    extents: str | None = None
+    extents: str | None = None  # what the user said of memory of unknown size: ``blur(in, n): in=8*n``
 
     @property
     def calls(self) -> int:

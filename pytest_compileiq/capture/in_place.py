@@ -47,31 +47,24 @@ class WorkloadInPlace:
 
 @dataclass(frozen=True)
 class DiffersInPlace:
-    """A place whose values differ between the arms on ``calls`` of the program's calls.
-
-    ``relative`` is the largest difference over the largest value there; None of what is no float.
-    """
+    """A place whose values differ between the arms on ``calls`` of the program's calls."""
 
     place: str
     calls: int
-    relative: float | None = None
+    relative: float | None = None  # over the largest value there; None of what is no float
 
 
 @dataclass(frozen=True)
 class InPlace:
-    """One validation, in ``program`` as it was typed, on ``device``.
-
-    Attributes:
-        output: the program's own, with every call made by one arm and by the other.
-        differing: the places that differed by more than that, and than the baseline differs from itself.
-    """
+    """One validation, in ``program`` as it was typed, on ``device``."""
 
     program: str
     device: str
     compared: int  # calls that both arms made on the same memory
+    # the program's own, with every call made by one arm and by the other
     output: Literal["same", "differs", "not compared"]
     rtol: float = 0.0  # how far floats may differ, relative to the largest value of their place
-    differing: tuple[DiffersInPlace, ...] = ()
+    differing: tuple[DiffersInPlace, ...] = ()  # by more than ``rtol``, and than the baseline from itself
     workloads: tuple[WorkloadInPlace, ...] = ()
 
 
@@ -109,24 +102,17 @@ def is_of_calls(claim: Claim) -> bool:
 
 
 def least_in_place(claim: Claim, captured_low: float) -> float:
-    """What a program has to show for ``claim`` to hold in it, if the capture shows ``captured_low``.
-
-    Of a gain half, in logarithms: caches and neighbours take a part of it in every program, and a program that shows
-    less than half runs another kernel than the capture does. What is claimed to be no worse may not be worse.
-    """
+    """What a program has to show for ``claim`` to hold in it, if the capture shows ``captured_low``."""
     if claim.kind == "gain":
+        # Half, in logarithms: caches and neighbours take a part of a gain in every program, and a program that shows
+        # less than half runs another kernel than the capture does.
         return math.exp(math.log(captured_low) / 2)
     allowed = claim.test.max_regression if claim.test and claim.test.max_regression is not None else 0.0
     return 1 - allowed
 
 
 def left_out(timed: Sequence[tuple[Claim, bool]], shape_of: Mapping[str, int | None]) -> Iterator[str]:
-    """Which claims on a time cannot be held against a program, and why, a sentence each.
-
-    Args:
-        timed: each, and whether it was measured now.
-        shape_of: workload → its captured shape by number; None where that is not known.
-    """
+    """Tell which claims on a time, each with whether it was measured, cannot be held against a program, and why."""
     for claim, was_measured in timed:
         claimed = f"{claim.objective} of {claim.workload}"
         if not is_of_calls(claim):

@@ -54,11 +54,7 @@ class Launch(Struct, frozen=True):
 
 
 class Specialisation(Struct, frozen=True):
-    """What a kernel was compiled for, as ``Triton(…)`` takes it, and its launches; ``others`` are in no ``Launch``.
-
-    Attributes:
-        why: why no ``Triton(…)`` can say it, in words that continue after ``it``, so that it is its PTX alone; or None.
-    """
+    """What a kernel was compiled for, as ``Triton(…)`` takes it, and its launches; ``others`` are in no ``Launch``."""
 
     signature: _Named  # argument → type with ``:16`` or ``:1``, None, or a list of these
     constexprs: _Named  # argument → value; a tuple is a list, a dtype ``"tl.float16"``
@@ -68,6 +64,7 @@ class Specialisation(Struct, frozen=True):
     ptx: Ptx
     others: Count
     calls: Annotated[tuple[Launch, ...], Meta(max_length=1 << 12)]
+    # why no ``Triton(…)`` can say it, so that it is its PTX alone; words that continue after ``it``
     why: _Text | None = None
 
     @property

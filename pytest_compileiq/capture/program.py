@@ -44,17 +44,14 @@ class Program:
 
 
 class Calls(Struct, frozen=True):
-    """The calls of one function with arguments of one shape, some of them ``kept`` whole.
-
-    ``own_ns`` leaves out watched calls further in.
-    """
+    """The calls of one function with arguments of one shape, some of them ``kept`` whole."""
 
     library: str
     name: str
     door: str
     shape: tuple[int | str, ...]
     calls: Annotated[int, Meta(ge=1, le=1 << 62)]
-    own_ns: Count
+    own_ns: Count  # without watched calls further in
     kept: tuple[Call, ...] = ()
 
 
@@ -68,55 +65,37 @@ class Unrecorded(Struct, frozen=True):
 
 
 class Series(Struct, frozen=True):
-    """The calls of a function with arguments of one captured shape, made by two arms: the baseline, then the tuned one.
-
-    Attributes:
-        pairs: nanoseconds of neighbouring calls, one by each arm, in the order of time; of many only some.
-    """
+    """The calls with arguments of one captured shape, made by two arms: the baseline, then the tuned one."""
 
     calls: tuple[Count, Count]  # how many each arm made
-    pairs: tuple[tuple[Count, Count], ...]
+    pairs: tuple[tuple[Count, Count], ...]  # nanoseconds of neighbouring calls, in the order of time; of many only some
 
 
 class Apart(Struct, frozen=True):
-    """A place in which the arms differed.
-
-    Attributes:
-        tuned, own: how far the tuned arm was from the baseline at most, and the baseline from itself, relative to the
-            largest value there; None where that is not to be had of what is no float.
-    """
+    """A place in which the arms differed, relative to the largest value there; None of what is no float."""
 
     place: str
     calls: Count  # on how many of the calls that both made
-    tuned: Annotated[float, Meta(ge=0)] | None
-    own: Annotated[float, Meta(ge=0)] | None
+    tuned: Annotated[float, Meta(ge=0)] | None  # how far the tuned arm was from the baseline at most
+    own: Annotated[float, Meta(ge=0)] | None  # and the baseline from itself
 
 
 class Routed(Struct, frozen=True):
-    """What became of a function whose calls were to be made by two arms.
-
-    Attributes:
-        series: by captured shape, in the order in which they were asked for; the last one is of all other shapes.
-        raised, lost: calls that raised, and those that another thread's call had made by another arm.
-    """
+    """What became of a function whose calls were to be made by two arms."""
 
     library: str
     function: str
     failure: str | None  # why no call was routed, or None
-    series: tuple[Series, ...]
+    series: tuple[Series, ...]  # by captured shape, as asked for; the last one is of all other shapes
     compared: Count  # how many calls both arms made, on the same memory
     not_compared: tuple[str, ...]  # why others could not be, each a part of a sentence
     apart: tuple[Apart, ...]  # where these differ
     raised: Count
-    lost: Count
+    lost: Count  # calls that another thread's call had made by another arm
 
 
 class CallAccount(Struct, frozen=True):
-    """What a program called.
-
-    Attributes:
-        routed: the functions whose calls were to be made by two arms, in the order in which they were asked for.
-    """
+    """What a program called."""
 
     schema: int
     elapsed_ns: Annotated[int, Meta(ge=1, le=1 << 62)]  # from its first line to the end of its interpreter
@@ -127,7 +106,7 @@ class CallAccount(Struct, frozen=True):
     refused: tuple[str, ...]  # sentences on what could not be watched
     calls: tuple[Calls, ...]
     unrecorded: tuple[Unrecorded, ...] = ()  # what was watched, and could not be recorded
-    routed: tuple[Routed, ...] = ()
+    routed: tuple[Routed, ...] = ()  # as asked for
 
 
 class NotWatched(CompileIQError):
@@ -180,14 +159,12 @@ def watch(
     arms: Mapping[str, object] | None = None,
     output: Path | None = None,
 ) -> tuple[int, CallAccount]:
-    """Run it, its input and output being this process's own; its exit status, and what it called.
+    """Run a program with this process's own input, its account in ``folder``; its exit status, and what it called.
 
     Args:
-        program: what is run.
-        folder: an empty directory for the account, and for what ``contents`` gives.
-        sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
-        extents: how large memory is that no object tells, as ``capture.inside.extents.parsed`` takes it.
-        arms: the arguments of ``inside.both_arms.Arms``, for calls that other builds make; None where none does.
+        sampled: calls of each function and shape recorded beside the first; None for no recording at all.
+        extents: how large memory is that no object tells, as ``inside.values.parsed`` takes it.
+        arms: the arguments of ``inside.both_arms.Arms``, for calls that other builds make.
         output: a file for the program's standard output; None for this process's own.
     """
     tally = folder / "tally.json"

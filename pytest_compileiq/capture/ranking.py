@@ -157,10 +157,7 @@ def compared(kernels: Mapping[str, CapturedKernel], account: CallAccount) -> lis
 def kernels_of(
     account: CallAccount, functions: Sequence[RankedFunction], extents: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, CapturedKernel]:
-    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time.
-
-    ``extents`` has, by function, what the user said of the memory of its arguments.
-    """
+    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time."""
     calls = _by_function(account)
     kernels: dict[str, CapturedKernel] = {}
     for function in functions:

@@ -82,13 +82,10 @@ def _added(watched: CallAccount) -> float:
 
 
 def unrecorded_lines(watched: CallAccount, counting: Sequence[RankedFunction]) -> Iterator[str]:
-    """Tell which functions that count have calls that cannot be recorded, and why.
-
-    How many is not told: of most calls the recorder never looks at the arguments.
-    """
+    """Tell which functions that count have calls that cannot be recorded, and why."""
     names = {(function.library, function.name) for function in counting}
     for each in watched.unrecorded:
-        if (each.library, each.name) in names:
+        if (each.library, each.name) in names:  # how many: of most calls the recorder never looks at the arguments
             yield f"not recorded: calls of {each.name} ({_from_here(each.library)}): {each.why}"
 
 

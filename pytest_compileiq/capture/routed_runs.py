@@ -31,21 +31,15 @@ class Requirement:
 
 @dataclass(frozen=True)
 class TunedKernel:
-    """A captured kernel whose artifact holds.
-
-    Attributes:
-        name, target: the artifact's.
-        shape_of: workload → its shape in the capture, by number; None where its test does not say which.
-        required: workload → what the program has to show; workloads without a claim on a time lack it.
-    """
+    """A captured kernel whose artifact, of this name and target, holds."""
 
     name: str
     target: str
     device: str  # the one that its claims are about, which is here
     kernel: CapturedKernel
     arms: tuple[Path, Path]  # the libraries of the baseline and of the tuned build
-    shape_of: Mapping[str, int | None]
-    required: Mapping[str, Requirement]
+    shape_of: Mapping[str, int | None]  # workload → its shape by number; None where its test does not say
+    required: Mapping[str, Requirement]  # workload → what the program has to show
     remarks: tuple[str, ...] = ()  # what of its claims is not held against the program, in a sentence each
 
     @property
@@ -111,9 +105,7 @@ class RoutedRuns:
     def compare_output(self, both: int) -> tuple[dict[Key, bool | None], str | None]:
         """Artifact → whether the program ends and prints alike with all its calls tuned and with none; and a remark.
 
-        None where that is not known: it does not even with the same builds, somebody interrupted it, or the tuned
-        build made no call. Where it does not, each kernel is tried alone. ``both`` is how it ended where both arms took
-        turns; it is to end so with the baseline.
+        None: not known. Where it does not, each kernel is tried alone. ``both`` is the status with both arms.
         """
         called: set[Key] = set()
 

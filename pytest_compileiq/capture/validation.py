@@ -196,10 +196,7 @@ def _try_in_program(
 def _told_of(
     program: Program, both: RoutedRun, kernels: Sequence[TunedKernel], outputs: Mapping[Key, bool | None]
 ) -> Iterator[tuple[TunedKernel, Routed]]:
-    """The kernels of which a run with both arms says something, and what; how it ended is told.
-
-    Where it left no account of its calls, they are those whose tuned build changes the program's output.
-    """
+    """The kernels of which a run with both arms says something, and what; how it ended is told."""
     if isinstance(both.watched, NotWatched):
         if False not in outputs.values():
             raise both.watched

@@ -37,10 +37,7 @@ def project_of(directory: Path) -> Path:
 def write_tests(
     directory: Path, bundle: Bundle, kernels: Mapping[str, CapturedKernel], given: NamedSources
 ) -> Iterator[str]:
-    """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print.
-
-    ``given`` has sources and commands that the user names, for where the libraries do not tell.
-    """
+    """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print."""
     directory.mkdir(parents=True, exist_ok=True)
     place = Place(directory.resolve(), project_of(directory))
     is_any_without = False
@@ -205,13 +202,7 @@ def _source(kernel: LaunchedKernel, place: Place) -> tuple[str | None, str]:
 
 
 def by_source(source: str, each: Specialisation, named: Mapping[str, Any], entry: str) -> MarkedSpecialisation:
-    """Mark a specialisation by ``Triton(…)``; what is left out is its default.
-
-    Args:
-        source: the kernel, as the marker names it.
-        named: launch options that are to be named even where they are Triton's defaults.
-        entry: the kernel's name in its PTX.
-    """
+    """Mark a specialisation by ``Triton(…)``, with launch options ``named`` even where they are Triton's defaults."""
     options = {name: value for name, value in {**named, **each.options}.items() if name not in each.constexprs}
     arguments: dict[str, Any] = {"signature": _as_python(each.signature)}
     if each.constexprs:

@@ -187,10 +187,7 @@ class _Series:
         self._step = 1
 
     def is_to_compare(self, *, is_alone: bool) -> bool:
-        """Whether the call is made by both arms: the first one, the second, the fourth, the eighth, and so on.
-
-        Where it is not alone, the next one that is.
-        """
+        """Whether both arms make the call: the first, the second, the fourth, and so on, or the next that is alone."""
         self._seen += 1
         if not is_alone or self._seen < self._next_compared:
             return False

@@ -90,10 +90,7 @@ class ComparedCalls:
             return None
 
     def compare(self, given: CallInput, result: Any, made_by: Callable[[int], Any]) -> None:
-        """Compare what the tuned arm leaves with what the baseline has just left, bit for bit.
-
-        The program goes on with what the baseline left. ``made_by`` makes the call by an arm, and gives its result.
-        """
+        """Compare what the tuned arm leaves with what the baseline has just left, with which the program goes on."""
         memory = [region.read() for region in given.regions]
 
         def left_by(arm: int) -> _Left:
@@ -130,11 +127,7 @@ def _finite(value: float) -> float | None:
 
 
 def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
-    """The largest difference of two values, over the largest magnitude that is wanted; 0 where every bit is the same.
-
-    Infinite where the values are no floats, or one alone is NaN or infinite. It does without numpy, which a program
-    need not have.
-    """
+    """The largest difference of two values over the largest magnitude that is wanted; infinite for all but floats."""
     if got == wanted:
         return 0.0
     code = _FLOATS.get(dtype[1:])

@@ -57,11 +57,7 @@ def given_to(
 
 
 class _Thread:
-    """The calls of one thread, so that no two threads write to one count.
-
-    Attributes:
-        calls: function and shape → how many calls, and the nanoseconds within them but in no watched call further in.
-    """
+    """The calls of one thread, so that no two threads write to one count."""
 
     __slots__ = ("calls", "inner_ns", "spent_ns")
 
@@ -111,10 +107,7 @@ class Counters:
     def watching(
         self, call: Callable[..., Any], function_of: Callable[[Any], ForeignFunction | None]
     ) -> Callable[..., Any]:
-        """A ``__call__`` that calls as ``call`` does, the one of the type that stood here, and counts.
-
-        ``function_of`` tells, once of an object, which function it calls; None where that is none of a library.
-        """
+        """A ``__call__`` that counts and calls as ``call``; ``function_of`` tells, once of an object, what it calls."""
         tally, current, thread, describe = self, self._current, self._thread, DESCRIBE
         observer: Any = self._recorder or self._arms
 
@@ -169,10 +162,7 @@ class Counters:
         return watched
 
     def unseen_ns(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> float:
-        """What a watched call costs beyond what the watching has measured of itself: its entry and its exit.
-
-        The least of some batches, since what else the machine does only adds to it.
-        """
+        """What a watched call costs beyond what the watching has measured of itself: its entry and its exit."""
         mine = self._thread()
         costs = []
         for call in (watched, plain):
@@ -182,7 +172,7 @@ class Counters:
                 for _ in range(_BATCH_CALLS):
                     call()
                 batches.append(perf_counter_ns() - began - (mine.spent_ns - before_ns))
-            costs.append(min(batches))
+            costs.append(min(batches))  # since what else the machine does only adds to it
         return max(0.0, (costs[0] - costs[1]) / _BATCH_CALLS)
 
     def _thread(self) -> _Thread:

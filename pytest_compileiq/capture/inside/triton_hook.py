@@ -48,11 +48,7 @@ class _Compiled:
 
 
 class LaunchCounters:
-    """Counts what is launched, and writes it to ``account`` when the interpreter ends.
-
-    Args:
-        account: the file.
-        contents: a directory that takes each kernel's PTX, in files named by their SHA-256.
+    """Counts launches, and writes ``account`` when the interpreter ends; ``contents`` takes PTX by its SHA-256.
 
     Nothing here raises into the program: the first failure is kept, and told at the end.
     """
@@ -299,10 +295,7 @@ _UNSAID = "tl.", "(", "None"  # how texts begin that a marker reads as something
 
 
 def _specialisation(kernel: Any) -> dict[str, Any]:
-    """The signature, constexprs, options and target of a ``CompiledKernel``; refused where it has no PTX.
-
-    Where no ``Triton(…)`` could say them, ``why`` does, in words that continue after ``it``, and there is no signature.
-    """
+    """The signature, constexprs, options and target of a ``CompiledKernel``, or ``why`` no ``Triton(…)`` says them."""
     metadata = kernel.metadata
     if metadata.target.backend != "cuda":
         raise Refused(f"is compiled for {metadata.target.backend}")

@@ -121,16 +121,12 @@ _INTEGERS = _SIGNED + "BHILQ?"
 
 
 class Extents(NamedTuple):
-    """What the user said of a function's arguments.
-
-    Attributes:
-        dtypes: the same place → the type of its elements, as numpy spells it, where the prototype tells floats.
-    """
+    """What the user said of a function's arguments."""
 
     function: str
     names: tuple[str, ...]  # of all arguments, in their order
     sizes: Mapping[int, ast.expr]  # the place of an argument, from 0 → its size in bytes
-    dtypes: Mapping[int, str]
+    dtypes: Mapping[int, str]  # the same place → the type of its elements, where the prototype tells floats
 
 
 def parsed(text: str) -> Extents:

@@ -47,11 +47,7 @@ def resolve(captured: Captured, place: Place) -> CapturedBuilder:
 
 @dataclass(frozen=True)
 class CapturedBuilder(CcBuilder):
-    """A ``pytest_compileiq.toolchains.base.Builder``.
-
-    The record, a file relative to rootdir, is one of its sources, as a copy of the project needs it, and part of the
-    benchmark by what the calls in it are given and leave.
-    """
+    """A ``CcBuilder`` whose ``record``, a file relative to rootdir, is a source, and a part of the benchmark."""
 
     record: str = field(kw_only=True)
 
@@ -63,22 +59,14 @@ class CapturedBuilder(CcBuilder):
 
     @property
     def data(self) -> Mapping[str, str]:
-        """The digest of the recorded calls."""
         return {self.record: _kernel(self.rootdir / self.record)[1].data_sha256}
 
     def load(self, built: BuildResult, used: set[str]) -> RecordedKernel:
-        """The recorded calls, made with the function that was built, which is added to ``used``.
-
-        Raises:
-            BuildError: the library cannot be loaded here.
-            StoreError: the record, or what it refers to, is damaged.
-        """
         return self.load_beside(built, used, None)
 
     def load_beside(
         self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult] | None
     ) -> RecordedKernel:
-        """As ``load``; the baseline is built and loaded where its own differences are needed as a tolerance."""
         bundle, kernel = _kernel(self.rootdir / self.record)
 
         def function(of: BuildResult, taken: set[str]) -> Any:

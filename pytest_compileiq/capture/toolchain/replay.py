@@ -55,11 +55,7 @@ _PRECISION = {2: 1e-3, 4: 1.3e-6, 8: 1e-7, 16: 1e-7}
 
 
 class Floor:
-    """The least tolerances of the places of ``function``.
-
-    ``measure``, which is asked once, when something differs, gives place → ``own_difference`` of the baseline, the
-    largest of all recorded calls.
-    """
+    """The least tolerances of the places of ``function``, by ``measure``: place → the baseline's ``own_difference``."""
 
     def __init__(self, function: str, measure: Callable[[], Mapping[str, float]]) -> None:
         self._function = function
@@ -82,10 +78,7 @@ class Floor:
 
 
 def own_difference(got: NDArray[np.uint8], before: NDArray[np.uint8], dtype: str) -> float:
-    """The largest difference of two calls' floats, relative to the largest value; infinite for all other types.
-
-    It is of the largest value, since cancellation makes small values differ by any factor.
-    """
+    """The largest difference of two calls' floats, relative to the largest value; infinite for all other types."""
     if np.array_equal(got, before):
         return 0.0
     values, others = _floats(got, dtype), _floats(before, dtype)
@@ -96,7 +89,7 @@ def own_difference(got: NDArray[np.uint8], before: NDArray[np.uint8], dtype: str
     same = (values == others) | (np.isnan(values) & np.isnan(others))
     differences[same] = 0.0
     largest = float(differences.max())
-    scale = _largest(others)
+    scale = _largest(others)  # not each value's own: cancellation makes small ones differ by any factor
     return largest / scale if np.isfinite(largest) and scale else np.inf if largest else 0.0
 
 

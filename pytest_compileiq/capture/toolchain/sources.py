@@ -39,17 +39,13 @@ _SYSTEM = ("/usr/include", "/usr/lib/")  # what every compiler finds by itself
 
 @dataclass(frozen=True)
 class BuiltFrom:
-    """A function's source, and the options of gcc that its code depends on, as a command line has them.
-
-    Attributes:
-        include_directories: where headers of its code are, those of the system left out, and what lies above them. What
-            ``-I`` said is not recorded.
-    """
+    """A function's source, and the options of gcc that its code depends on, as a command line has them."""
 
     source: Path
     compiler: str | None  # ``gcc`` or ``g++``; None where another compiler built it, which does not tell its options
     flags: str
     directory: Path  # where the compiler ran
+    # of headers of its code, without the system's, and what lies above; -I is not recorded
     include_directories: tuple[Path, ...]
 
 
