@@ -235,7 +235,6 @@ def _everywhere(rootdir: Path, environment: Mapping[str, str]) -> dict[str, list
 
 
 def _started(programs: Sequence[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
-    """``programs`` themselves, and all that their start reads."""
     return _read_at_the_start(tuple(programs), tuple(sorted(environment.items())), str(rootdir))
 
 

@@ -32,12 +32,11 @@ from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.inputs import portable
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of, source_of
 from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compiled, FrontEnds, NvccBuild
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
@@ -46,11 +45,7 @@ from pytest_compileiq.toolchains.nvidia.options import NVCC, as_one_definition, 
 from pytest_compileiq.toolchains.nvidia.production import nvcc_command
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
-from pytest_compileiq.toolchains.nvidia.tools import (
-    check_architecture,
-    find_tool,
-    several_architectures,
-)
+from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, several_architectures
 from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.toolchains.steps import Commands, ask
 
@@ -65,15 +60,12 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     """Implement ``Nvcc.resolve``."""
     architectures = several_architectures(nvcc.arch, partial(check_architecture, where="Nvcc"), "Nvcc")
     _check_choices(nvcc, architectures)
-    if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
-        where = place.test_dir / str(nvcc.source)
-        raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
-    source = relative_to_rootdir(Path(nvcc.source), place)
+    source = source_of("Nvcc", nvcc.source, place, "a source is")
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
     production = nvcc_command(nvcc.like, source, architectures, place) if nvcc.like is not None else None
     given = split_nvcc_flags(("-O3" if production is None else "") if nvcc.flags is None else nvcc.flags, place)
-    own = (*(production.flags if production else ()), *given)
-    flags = (*own, *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    position_independent = ("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()
+    flags = (*(production.flags if production else ()), *given, *position_independent)
     defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
     flags = (*flags, *map(as_one_definition, defines))
     functions = _functions(nvcc)
@@ -106,7 +98,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class NvccBuilder(NvidiaBuilder):
-    """A ``pytest_compileiq.toolchains.base.Builder``. nvcc runs in ``rootdir`` on the relative path."""
+    """One nvcc on one source, for one or several architectures; it runs in ``rootdir`` on the relative path."""
 
     is_modelled = True
     public_options = NVCC  # and those of ptxas after ``-Xptxas=``

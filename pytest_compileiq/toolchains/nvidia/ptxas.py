@@ -14,9 +14,8 @@ from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.machine_code.metrics import totals
 from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.functions import FunctionSelection
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of, source_of
 from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.markers import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
@@ -34,10 +33,7 @@ _LICENCES_S = 60.0
 def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
     """Implement ``Ptxas.resolve``."""
     arch = check_architecture(ptxas.arch, "Ptxas")
-    if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
-        where = place.test_dir / str(ptxas.source)
-        raise MarkerError(f"Ptxas({ptxas.source!r}): no such file: {where}; PTX is named relative to the test file")
-    source = relative_to_rootdir(Path(ptxas.source), place)
+    source = source_of("Ptxas", ptxas.source, place, "PTX is")
     flags = split_ptxas_flags(ptxas.flags)
     functions = FunctionSelection.of("Ptxas", ptxas.functions, ptxas.neighbours)
     tool = find_tool("ptxas", ptxas.compiler, place)
@@ -72,7 +68,7 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class PtxasBuilder(NvidiaBuilder):
-    """A ``pytest_compileiq.toolchains.base.Builder``. ptxas runs in ``rootdir`` on the relative path."""
+    """One ptxas on one PTX file; it runs in ``rootdir`` on the relative path."""
 
     is_modelled = True
 

@@ -76,7 +76,7 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class TritonBuilder(NvidiaBuilder):
-    """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
+    """Triton on one kernel; ``tool`` is the ptxas that it is told to call."""
 
     source: KernelSource
     arguments: LaunchArguments

@@ -14,8 +14,10 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType
+from typing import NamedTuple
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import first_of, quantity
@@ -26,29 +28,26 @@ FOREIGN = frozenset({"triton", *sys.stdlib_module_names})
 _MOST_STATEMENTS = 1000  # of other modules: of 480 kernels of four packages none needs more than 152
 
 
-@dataclass(frozen=True)
-class ImportRoot:
+class ImportRoot(NamedTuple):
     """A directory that modules are imported from; ``only`` is the one package there that counts, None for all."""
 
     directory: Path
     only: str | None = None
 
-    def find(self, dotted: str) -> Path | None:
-        """The file of a module, its directory for a package without ``__init__``; None where there is none."""
-        top = dotted.partition(".")[0]
-        if top in FOREIGN or self.only not in (None, top):
-            return None
-        stem = self.directory.joinpath(*dotted.split("."))
-        for path in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
-            if path.is_file():
-                return path
-        return stem if stem.is_dir() else None
-
 
 def find_module(roots: Sequence[ImportRoot], dotted: str) -> Path | None:
     """The file of a module, else its directory: as for Python's imports, a file anywhere goes before a directory."""
-    found = [path for root in roots if (path := root.find(dotted))]
-    return next(filter(is_file, found), found[0] if found else None)
+    top, directory = dotted.partition(".")[0], None
+    for root in roots:
+        if top in FOREIGN or root.only not in (None, top):
+            continue
+        stem = root.directory.joinpath(*dotted.split("."))
+        for path in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
+            if path.is_file():
+                return path
+        if directory is None and stem.is_dir():
+            directory = stem
+    return directory
 
 
 def is_file(path: Path | None) -> bool:
@@ -84,11 +83,7 @@ class ModuleSlice:
                     yield node.value
 
     def code(self) -> CodeType:
-        """The needed statements, compiled in their order; line numbers are those of the file.
-
-        Raises:
-            SyntaxError: the file does not parse.
-        """
+        """The needed statements, compiled in their order; SyntaxError where the file does not parse."""
         source = read_source(self.path)
         if not source.nodes:
             ast.parse(self.path.read_bytes(), str(self.path))
@@ -115,8 +110,7 @@ def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> d
     return slice_.parts
 
 
-@dataclass(frozen=True)
-class _Need:
+class _Need(NamedTuple):
     """A name of a module; what is read at once needs the statements before the reader alone."""
 
     module: str
@@ -124,16 +118,14 @@ class _Need:
     before: int = sys.maxsize
 
 
-@dataclass(frozen=True)
-class _Module:
+class _Module(NamedTuple):
     """One of our modules, and what its file says."""
 
     path: Path
     source: Source
 
 
-@dataclass(frozen=True)
-class _Import:
+class _Import(NamedTuple):
     """One name of an import: ``name`` of the module ``base``, or ``base`` itself where ``name`` is empty."""
 
     bound: str
@@ -296,13 +288,12 @@ class _Slice:
 
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
         """The dotted name of the module that ``node`` imports from; empty where it leads out of the package."""
-        if not node.level:
-            return node.module or ""
         home = self._module(module)
-        is_package = home is not None and _is_package(home.path)
-        package = module.split(".") if is_package else module.split(".")[:-1]
-        above = package[: len(package) - node.level + 1]
-        return ".".join([*above, *([node.module] if node.module else [])]) if above else ""
+        package = module if home and _is_package(home.path) else module.rpartition(".")[0]
+        try:
+            return resolve_name("." * node.level + (node.module or ""), package)
+        except ImportError:
+            return ""
 
     def _module(self, module: str) -> _Module | None:
         """The module of that name; None for what is not ours."""

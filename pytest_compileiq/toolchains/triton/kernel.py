@@ -64,9 +64,8 @@ class TritonKernel:
         """
         if len(args) != len(self._arguments):
             named = ", ".join(self._arguments)
-            raise TypeError(
-                f"{self._name} takes {quantity(len(self._arguments), 'argument')} ({named}), and {len(args)} are given"
-            )
+            takes = quantity(len(self._arguments), "argument")
+            raise TypeError(f"{self._name} takes {takes} ({named}), and {len(args)} are given")
         launched: list[Any] = []
         for (name, kind), arg in zip(self._arguments.items(), args, strict=True):
             launched += _launched(f"{self._name}: {name}", kind, arg)
@@ -74,9 +73,9 @@ class TritonKernel:
         # After the signature's arguments Triton adds two pointers: to scratch memory, and to a profile.
         added = self._kernel.parameters - len(launched)
         if not bool(self._scratch_bytes) <= added <= 2:
+            has, taken = quantity(self._kernel.parameters, "parameter"), quantity(len(launched), "argument")
             raise BodyError(
-                f"{self._name} has {quantity(self._kernel.parameters, 'parameter')} for "
-                f"{quantity(len(launched), 'argument')}, which this launcher does not know of Triton: launch it by "
+                f"{self._name} has {has} for {taken}, which this launcher does not know of Triton: launch it by "
                 "Triton's JIT"
             )
         pointers = (np.uint64(self._scratch_for(prod(extent))), np.uint64(0))[:added]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_compileiq.errors import MarkerError
@@ -21,7 +21,6 @@ from pytest_compileiq.toolchains.triton.arguments import (
 )
 
 Kind = Any  # of an argument: a type such as "*fp16:16", None, or a sequence of kinds for a tuple
-Path = tuple[int, ...]
 _SIZES = re.compile(r"(?<=\[)[^\]]*(?=\])")
 
 
@@ -36,17 +35,30 @@ def specialised(function: Any, kinds: Mapping[str, Kind], constexprs: Mapping[st
         MarkerError: an argument is missing or unknown, or the JIT would not specialise it this way.
     """
     expect_arguments(function, [*kinds, *constexprs])
-    made = _Specialised()
+    constants: dict[tuple[int, ...], Any] = {}  # by the place of an argument, several numbers within a tuple
+    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+
+    def typed(place: tuple[int, ...], kind: Kind) -> Any:
+        if isinstance(kind, list | tuple):
+            return tuple(typed((*place, number), inner) for number, inner in enumerate(kind))
+        if kind is None or kind.endswith(":1"):  # the JIT makes a constant of an integer that is 1
+            constants[place] = None if kind is None else 1
+            return "constexpr"
+        plain, _, hint = kind.partition(":")
+        if hint:
+            attributes[place] = [["tt.divisibility", int(hint)]]
+        return plain
+
     signature = {}
     for number, parameter in enumerate(function.params):
         name = parameter.name
         if name in kinds:
             _expect_as_the_jit(parameter, kinds[name])
-            signature[name] = made.add((number,), kinds[name])
+            signature[name] = typed((number,), kinds[name])
         else:
-            made.constants[(number,)] = _constant(function, parameter, constexprs)
+            constants[(number,)] = _constant(function, parameter, constexprs)
             signature[name] = "constexpr"
-    return {"signature": signature, "constexprs": made.constants, "attrs": made.attributes}
+    return {"signature": signature, "constexprs": constants, "attrs": attributes}
 
 
 def expect_arguments(function: Any, names: Sequence[str]) -> None:
@@ -76,26 +88,6 @@ def with_sizes(kind: Kind, values: Mapping[str, Any]) -> Kind:
         return ", ".join(map(str, numbers))
 
     return _SIZES.sub(computed, kind)
-
-
-@dataclass
-class _Specialised:
-    """What is known of the arguments, by their place: one number, or several within a tuple."""
-
-    constants: dict[Path, Any] = field(default_factory=dict)
-    attributes: dict[Path, list[list[object]]] = field(default_factory=dict)
-
-    def add(self, place: Path, kind: Kind) -> Any:
-        """The type of one argument in the signature, a tuple of them for a tuple."""
-        if isinstance(kind, list | tuple):
-            return tuple(self.add((*place, number), inner) for number, inner in enumerate(kind))
-        if kind is None or kind.endswith(":1"):  # the JIT makes a constant of an integer that is 1
-            self.constants[place] = None if kind is None else 1
-            return "constexpr"
-        plain, _, hint = kind.partition(":")
-        if hint:
-            self.attributes[place] = [["tt.divisibility", int(hint)]]
-        return plain
 
 
 def _constant(function: Any, parameter: Any, constexprs: Mapping[str, Any]) -> Any:
@@ -211,7 +203,12 @@ def settle(kernel: DecoratedKernel, given: LaunchArguments, language: Any) -> La
     defaults = {name: one.default for name, one in parameters.items() if one.has_default and one.is_constexpr}
     decided = {name: _object(value, language) for name, value in {**config, **named}.items()}
     values = {**LAUNCH_DEFAULTS, **defaults, **decided}
-    expect_names(kernel, list(values))
+    unknown = sorted(set(values) - kernel.options - set(kernel.function.arg_names))
+    if unknown and unknown[0] in NOT_FOR_MARKERS:
+        raise MarkerError(f"the launch option {unknown[0]!r} cannot be given: it is the plugin's, or names files")
+    if unknown and (meant := did_you_mean(unknown[0], kernel.options)):
+        raise MarkerError(f"the installed Triton has no launch option {unknown[0]!r}{meant}")
+    expect_arguments(kernel.function, unknown)
     if twice := sorted(named.keys() & given.kinds.keys()):
         raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
     computed = {}
@@ -226,16 +223,6 @@ def settle(kernel: DecoratedKernel, given: LaunchArguments, language: Any) -> La
     return LaunchSettings(
         constexprs, {name: value for name, value in launched.items() if name in kernel.options}, remarks
     )
-
-
-def expect_names(kernel: DecoratedKernel, names: Sequence[str]) -> None:
-    """Raise MarkerError for the first of ``names`` that is neither an argument of the kernel nor a launch option."""
-    unknown = sorted(set(names) - kernel.options - set(kernel.function.arg_names))
-    if unknown and unknown[0] in NOT_FOR_MARKERS:
-        raise MarkerError(f"the launch option {unknown[0]!r} cannot be given: it is the plugin's, or names files")
-    if unknown and (meant := did_you_mean(unknown[0], kernel.options)):
-        raise MarkerError(f"the installed Triton has no launch option {unknown[0]!r}{meant}")
-    expect_arguments(kernel.function, unknown)
 
 
 def _baseline(kernel: DecoratedKernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
