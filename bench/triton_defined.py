@@ -22,7 +22,7 @@ from pathlib import Path
 from machine import describe as describe_machine
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.triton.described import describe
+from pytest_compileiq.toolchains.triton.builder import describe
 from pytest_compileiq.toolchains.triton.source import find_kernel
 
 ARCHITECTURE = "sm_90a"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +19,7 @@ from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler,
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.environment import deciding
@@ -23,22 +27,26 @@ from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, several_architectures
+from pytest_compileiq.toolchains.steps import Commands
 from pytest_compileiq.toolchains.triton.arguments import (
     CONFIG,
     LAUNCH_DEFAULTS,
     NOTE,
+    REFUSED,
     LaunchArguments,
     check_arguments,
     config_text,
     text,
 )
-from pytest_compileiq.toolchains.triton.described import describe, host_commands, host_job
 from pytest_compileiq.toolchains.triton.host import Job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 
 _FUSION = "enable_fp_fusion"
 _LICENCES_S = 120.0  # a build
+_ANSWER_S = 120.0
+_LONGEST = 500  # characters of a message
+_HOST = ForkedModule("pytest_compileiq.toolchains.triton.host", {"TRITON_INTERPRET": "0"})
 
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
@@ -133,7 +141,7 @@ class TritonBuilder(NvidiaBuilder):
     def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, *, forked: bool) -> BuildResult:
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
-        commands = host_commands(self.place, out_dir, timeout_s, self._environment(out_dir), forked=forked)
+        commands = _commands(self.place, out_dir, timeout_s, self._environment(out_dir), forked=forked)
         for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
@@ -193,7 +201,7 @@ class TritonBuilder(NvidiaBuilder):
             raise EnvironmentFault(
                 f"Triton splits ptx_options at blanks, and {path} has one: set TMPDIR to a path without"
             )
-        job = host_job(self.source, arch, self.place, out_dir)
+        job = _job(self.source, arch, self.place, out_dir)
         return replace(job, launch=self.arguments.with_knobs(knobs), ptx_options=ptx_options)
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
@@ -239,3 +247,77 @@ def _architecture(given: object) -> str:
             f"Triton(arch={arch!r}): Triton compiles for {actual} where it is asked for that: name {actual!r}"
         )
     return actual
+
+
+# ── the process that runs Triton ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel as Triton sees it."""
+
+    arguments: Sequence[str]  # their names
+    options: Sequence[str]  # the names of the launch options that the installed Triton has for CUDA
+    configs: Sequence[Mapping[str, Any]]  # the values of each config of @triton.autotune that can be written down
+    is_tuned: bool  # whether it has that decorator
+
+
+def describe(source: KernelSource, arch: str, place: Place) -> Description:
+    """Ask Triton; the answer is kept for as long as the files are what they were.
+
+    Raises:
+        MarkerError: the kernel's definition cannot be executed, or is none.
+    """
+    variables = tuple(source.variables().items())
+    return _describe(source, arch, place, variables, tuple(source.sources(place).items()))
+
+
+_Pairs = tuple[tuple[str, str], ...]
+
+
+@functools.lru_cache(maxsize=256)
+def _describe(source: KernelSource, arch: str, place: Place, variables: _Pairs, _: _Pairs) -> Description:
+    with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
+        home = Path(directory)
+        commands = _commands(place, home, _ANSWER_S, dict(variables), forked=True)
+        try:
+            commands.run([str(_job(source, arch, place, home).write())], source.label)
+        except BuildError as error:
+            raise MarkerError(str(error)) from error
+        return Description(**json.loads((home / "described.json").read_text(encoding="utf-8")))
+
+
+def _commands(
+    place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str], *, forked: bool
+) -> Commands:
+    run_program = _HOST.run if forked else _HOST.run_alone
+    return Commands("Triton", place.rootdir, out_dir, timeout_s, _last_error, environment, run_program=run_program)
+
+
+def _job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> Job:
+    """The job to describe a kernel."""
+    return Job(
+        module=source.module,
+        path=source.path,
+        function=source.function,
+        parts=source.parts(),
+        capability=capability(arch),
+        device=source.device,
+        out_dir=out_dir,
+        sys_path=[place.test_dir, place.rootdir],
+    )
+
+
+def _last_error(output: str) -> str:
+    """What Triton says is wrong; ptxas's own words if ptxas refused."""
+    if refused := re.search(rf"^{REFUSED}(.*)", output, re.MULTILINE):
+        return refused[1]
+    if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):
+        return ptxas[0].split(" Repro command")[0].strip()[:_LONGEST]
+    if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):
+        return f"ptxas was killed by signal {crash[1]}"
+    lines = [line.strip() for line in output.splitlines() if line.startswith("error: ")]
+    if not lines:
+        return "it printed no error"
+    kind, _, reason = lines[-1].removeprefix("error: ").partition(": ")
+    return f"{kind}: {reason if len(reason) <= _LONGEST else f'…{reason[-_LONGEST:]}'}"
