@@ -58,21 +58,9 @@ class Nvcc:
     like: str | None = None
 
     def resolve(self, place: Place) -> Builder:
-        """Find nvcc and the source.
-
-        Raises:
-            EnvironmentFault: there is no nvcc.
-            MarkerError: the source is missing, or an architecture or a flag cannot be used.
-        """
         from pytest_compileiq.toolchains.nvidia.nvcc import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
-
-
-# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
-if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Builder, Place
-    from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
 @arguments_by_name
@@ -100,12 +88,6 @@ class Ptxas:
     neighbours: Neighbours = "void"
 
     def resolve(self, place: Place) -> Builder:
-        """Find ptxas and the source.
-
-        Raises:
-            EnvironmentFault: there is no ptxas.
-            MarkerError: the source is missing, or the architecture or a flag cannot be used.
-        """
         from pytest_compileiq.toolchains.nvidia.ptxas import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

@@ -28,8 +28,7 @@ _ROUNDED = frozenset({".rn", ".rz", ".rm", ".rp"})
 def fusible(ptx: str, *, may_be_rounded: bool = False) -> str | None:
     """The first entry function where ptxas may make one operation of a product and a sum of a type.
 
-    Args:
-        may_be_rounded: products and sums count however they are rounded, for a compiler that fuses before.
+    Where a compiler fuses before ptxas, products and sums ``may_be_rounded`` in any way.
     """
     products: dict[str, str] = {}
     sums: set[str] = set()

@@ -53,11 +53,7 @@ def words_to_read(source: str, *, as_template: bool) -> tuple[str, ...]:
 
 
 def read_again(command: Sequence[str], program: str, options: Sequence[str], rootdir: Path) -> frozenset[str]:
-    """The files of the project that a recorded command of nvcc reads here.
-
-    Args:
-        program: the nvcc to ask.
-        options: of the controls, behind the command's own.
+    """The files of the project that a recorded command, with ``options`` of controls, reads by the nvcc ``program``.
 
     Raises:
         BuildError: it refuses the source.

@@ -187,10 +187,7 @@ def settle(kernel: DecoratedKernel, given: LaunchArguments, language: Any) -> La
     """The constexprs and options of a launch, as the decorators, the marker and the candidate decide together.
 
     A later one wins: Triton's defaults, the baseline's config, heuristics, the marker, the candidate's config, its
-    knobs.
-
-    Args:
-        language: ``triton.language``, for its dtypes.
+    knobs. ``language`` is ``triton.language``, for its dtypes.
 
     Raises:
         MarkerError: a name is neither an argument nor an option, or a heuristic asks for what is not given.

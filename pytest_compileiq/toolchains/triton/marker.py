@@ -57,12 +57,6 @@ class Triton:
     compiler: str | None = None
 
     def resolve(self, place: Place) -> Builder:
-        """Find Triton, ptxas and the kernel's file.
-
-        Raises:
-            EnvironmentFault: Triton, ptxas or the kernel's package is not installed.
-            MarkerError: the file is missing, or an argument cannot be used.
-        """
         from pytest_compileiq.toolchains.triton.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
