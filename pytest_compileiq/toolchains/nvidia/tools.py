@@ -128,12 +128,16 @@ def first_error(output: str) -> str:
 
 def _directories() -> Iterator[tuple[str, str]]:
     """(how found, directory) in the order of choice."""
-    spec = importlib.util.find_spec("nvidia")
-    homes = (spec.submodule_search_locations or ()) if spec else ()
-    toolkits = [path for home in homes for path in Path(home).glob("cu[0-9]*/bin")]  # of wheels
-    for directory in sorted(toolkits, key=lambda path: int(re.sub(r"\D", "", path.parent.name)), reverse=True):
-        yield "the cuda extra", str(directory)
+    yield from (("the cuda extra", str(directory)) for directory in _extra_directories())
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield variable, str(Path(home) / "bin")
     yield from (("PATH", directory) for directory in os.environ.get("PATH", "").split(os.pathsep) if directory)
+
+
+def _extra_directories() -> list[Path]:
+    """The ``bin`` directory of every toolkit that wheels installed, the newest major version first."""
+    spec = importlib.util.find_spec("nvidia")
+    homes = (spec.submodule_search_locations or ()) if spec else ()
+    toolkits = [path for home in homes for path in Path(home).glob("cu[0-9]*/bin")]
+    return sorted(toolkits, key=lambda path: int(re.sub(r"\D", "", path.parent.name)), reverse=True)
