@@ -67,28 +67,20 @@ class MovedCode:
 
 @dataclass(frozen=True)
 class Result:
-    """One claim as a person reads it.
-
-    Attributes:
-        words: the result, to be read after the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
-        evidence: ``measured now`` or the statistics on record; empty for an exact metric.
-        speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric, and for one that may be zero or
-            negative, of which there are no ratios.
-        scope, devices: the devices that it speaks for, in words, which ``words`` end with, and by name; empty of one.
-    """
+    """One claim as a person reads it."""
 
     device: str
     workload: str
     objective: str
     direction: Direction
     standing: Standing
-    words: str
-    evidence: str = ""
-    speedup: float | None = None
+    words: str  # to be read after the metric's name: 1.181x faster, 1.170 to 1.192; 57 → 30
+    evidence: str = ""  # measured now, or the statistics on record; empty for an exact metric
+    speedup: float | None = None  # above 1 if better; None, as its limits, where there are no ratios
     speedup_low: float | None = None
     speedup_high: float | None = None
-    scope: str = ""
-    devices: tuple[str, ...] = ()
+    scope: str = ""  # the devices that it speaks for, which words end with; empty of one
+    devices: tuple[str, ...] = ()  # their names; none of one
 
     def text(self, where: str = "") -> str:
         """The result in words, the metric first; a loss is called one."""
@@ -109,27 +101,20 @@ class Check:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run measured of one claim, whatever became of it.
-
-    Attributes:
-        verdict: the gate's.
-        baseline, tuned: the geometric mean of each arm's slots, in the objective's unit.
-        driver: the device's, where it has one.
-        seed: of the order in which the arms were measured; None in reports from before it was recorded.
-    """
+    """What a run measured of one claim, whatever became of it."""
 
     device: str
     workload: str
     objective: str
     direction: Direction
-    verdict: Verdict
-    baseline: float
+    verdict: Verdict  # the gate's
+    baseline: float  # the geometric mean of the arm's slots, in the objective's unit
     tuned: float
     speedup: float
     speedup_low: float
     speedup_high: float
-    driver: str | None = None
-    seed: int | None = None
+    driver: str | None = None  # the device's, where it has one
+    seed: int | None = None  # of the order of the arms; None in older reports
 
 
 @dataclass(frozen=True)
@@ -143,44 +128,30 @@ class Built:
 
 @dataclass(frozen=True)
 class ItemReport:
-    """One tuned test in one run.
-
-    Attributes:
-        message: the finding, in a sentence.
-        remedy: the command or edit that mends it, when something is wrong.
-        workload, speedup, speedup_low, speedup_high, evidence: the leading result's: measured now, else as committed;
-            the evidence of an exact metric is its values.
-        failed: whether the verdict fails the test under the settings of the run.
-        moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
-        interrupted: Ctrl-C ended the search, so that the run ends after this item.
-        results: every claim in words; the leading one first, then what is worse.
-        built, measured: the builds of a normal run, and their times.
-        proof: the digest by which the replayed artifact is known again; empty where none was read.
-        ends: the causes that ended that artifact, where it no longer holds.
-    """
+    """One tuned test in one run."""
 
     nodeid: str
     name: str
     target: str
     verdict: Verdict
-    message: str
-    remedy: str = ""
-    failed: bool = False
-    interrupted: bool = False
-    workload: str = ""
+    message: str  # the finding, in a sentence
+    remedy: str = ""  # the command or edit that mends it, when something is wrong
+    failed: bool = False  # whether the verdict fails the test under the settings of the run
+    interrupted: bool = False  # Ctrl-C ended the search, so that the run ends after this item
+    workload: str = ""  # of the leading result, as what follows
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
-    evidence: str = ""
+    evidence: str = ""  # measured now, else as committed; of an exact metric its values
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
-    moved: tuple[MovedCode, ...] = ()
-    results: tuple[Result, ...] = ()
-    built: Built | None = None
+    moved: tuple[MovedCode, ...] = ()  # of a stale artifact: machine code that is not what was recorded
+    results: tuple[Result, ...] = ()  # every claim in words; the leading one first, then what is worse
+    built: Built | None = None  # in a normal run, and measured
     measured: tuple[Measured, ...] = ()
-    proof: str = ""
-    ends: tuple[End, ...] = ()
+    proof: str = ""  # the digest by which the replayed artifact is known again; empty where none was read
+    ends: tuple[End, ...] = ()  # the causes that ended that artifact, where it no longer holds
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""
@@ -204,17 +175,11 @@ class ItemReport:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """When and on what a run was.
+    """When and on what a run was."""
 
-    Attributes:
-        date: its end, UTC: ``2026-11-23T05:15:00Z``.
-        commit: None where git does not know.
-        machine: the operating system's kernel and the processor's microcode, which change times and no machine code.
-    """
-
-    date: str
-    commit: str | None
-    machine: str
+    date: str  # its end, UTC: 2026-11-23T05:15:00Z
+    commit: str | None  # None where git does not know
+    machine: str  # the operating system's kernel and the processor's microcode, which change times and no machine code
 
 
 NightStanding = Literal["waiting", "searching", "proving", "closed", "failed", "skipped", "not reached"]
@@ -222,43 +187,28 @@ NightStanding = Literal["waiting", "searching", "proving", "closed", "failed", "
 
 @dataclass(frozen=True)
 class NightRow:
-    """How far one benchmark has come in a night.
-
-    Attributes:
-        weight: of the benchmark's log-time in the night's objective.
-        best: the search's best score, unproven: a log-ratio of at most 0, or ``shift``.
-        shift: of a score without ratios, the difference as a share of the baseline's magnitude; None otherwise.
-        share: of the night's whole budget, taken in all runs of the night.
-        why: the reason of its standing, once it does not go on.
-    """
+    """How far one benchmark has come in a night."""
 
     nodeid: str
     name: str
-    weight: float
+    weight: float  # of the benchmark's log-time in the night's objective
     standing: NightStanding
     evaluations: int
-    best: float
-    share: float
-    why: str = ""
-    shift: float | None = None
+    best: float  # the search's best score, unproven: a log-ratio of at most 0, or shift
+    share: float  # of the night's whole budget, taken in all runs of the night
+    why: str = ""  # the reason of its standing, once it does not go on
+    shift: float | None = None  # of a score without ratios: its difference as a share of the baseline's magnitude
 
 
 @dataclass(frozen=True)
 class NightReport:
-    """A night: one budget over many benchmarks.
+    """A night: one budget over many benchmarks."""
 
-    Attributes:
-        unit: of ``total``, ``spent`` and ``reserved``.
-        spent: earlier runs of the same night included.
-        reserved: the estimate for the proofs still to come.
-        doing: the step under way, or how the night ended.
-    """
-
-    unit: Literal["s", "evaluations"]
+    unit: Literal["s", "evaluations"]  # of total, spent and reserved
     total: float
-    spent: float
-    reserved: float
-    doing: str
+    spent: float  # earlier runs of the same night included
+    reserved: float  # the estimate for the proofs still to come
+    doing: str  # the step under way, or how the night ended
     rows: tuple[NightRow, ...]
 
 

@@ -22,15 +22,10 @@ class NotModelled(Signal):
 
 
 class Inputs(Struct, frozen=True):
-    """What a build has looked at.
+    """What a build has looked at."""
 
-    Attributes:
-        files: paths of what it reads, or may find before what it reads.
-        absent: directory → names that it looked for there, and that are not there.
-    """
-
-    files: frozenset[str] = frozenset()
-    absent: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    files: frozenset[str] = frozenset()  # paths of what it reads, or may find before what it reads
+    absent: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)  # directory → names missing there
 
     def __or__(self, other: Inputs) -> Inputs:
         absent = {

@@ -40,24 +40,14 @@ _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 
 class CallTimes(Struct, frozen=True):
-    """One look at the measured call, in one run of the body. Times are in seconds, the first three in CPU time.
+    """One look at the measured call, in one run of the body. Times are in seconds, the first three in CPU time."""
 
-    Attributes:
-        first_s: the first call on the data that the body set up: the body's own call where it makes the same one
-            before ``measure``, else ``measure``'s first.
-        later_s: the fastest of several later calls, after as many calls as a measurement makes.
-        cold_s: a typical later call on emptied caches; ``later_s`` where the first call is not much longer.
-        faults: pages that the first call was the first to touch.
-        call_s: one of many calls in a row, as samples are taken.
-        empty_s: the same with a kernel that does nothing; None where that cannot be tried.
-    """
-
-    first_s: float
-    later_s: float
-    cold_s: float
-    faults: int
-    call_s: float
-    empty_s: float | None
+    first_s: float  # on fresh data: the body's own call before measure if it is the same one, else measure's first
+    later_s: float  # the fastest of several later calls, after as many calls as a measurement makes
+    cold_s: float  # a typical later call on emptied caches; later_s where the first call is not much longer
+    faults: int  # pages that the first call was the first to touch
+    call_s: float  # one of many calls in a row, as samples are taken
+    empty_s: float | None  # the same with a kernel that does nothing; None where that cannot be tried
 
 
 def unlike(times: CallTimes, *, ratio: float) -> Literal["longer", "shorter"] | None:
@@ -104,19 +94,12 @@ def _text(seconds: float) -> str:
 
 
 class Called(Struct, frozen=True):
-    """One arm's calls on one draw, in seconds of processor time.
+    """One arm's calls on one draw, in seconds of processor time."""
 
-    Attributes:
-        first_s: the first call on the drawn input.
-        later_s: the median of later calls.
-        warm_s: the fastest of further calls in a row, whose caches nobody empties.
-        new_pages: pages that the first call touched beyond those of later ones.
-    """
-
-    first_s: float
-    later_s: float
-    warm_s: float
-    new_pages: int = 0
+    first_s: float  # the first call on the drawn input
+    later_s: float  # the median of later calls
+    warm_s: float  # the fastest of further calls in a row, whose caches nobody empties
+    new_pages: int = 0  # pages that the first call touched beyond those of later ones
 
 
 class FirstCalls(Struct, frozen=True):

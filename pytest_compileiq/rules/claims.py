@@ -54,19 +54,13 @@ def scope_of(claim: Claim) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a claim says of a device that it is measured on again, as gains.
-
-    Attributes:
-        low, high: where the gain was, or was predicted.
-        least: the least gain that the claim leaves room for here; None where it knows only of the gain as a whole.
-        of_device: how the device stands to the claim, in words; empty for a claim of one device.
-    """
+    """What a claim says of a device that it is measured on again, as gains."""
 
     speedup: float
-    low: float
+    low: float  # to high: where the gain was, or was predicted
     high: float
-    least: float | None = None
-    of_device: str = ""
+    least: float | None = None  # that the claim leaves room for here; None where it knows the gain as a whole alone
+    of_device: str = ""  # how the device stands to the claim, in words; empty for a claim of one device
 
 
 def expected_of(claim: Claim, units: Collection[str]) -> Expected:

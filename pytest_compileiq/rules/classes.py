@@ -16,15 +16,10 @@ SAFE: tuple[ControlClass, ...] = ("value-safe", "environment")  # what a default
 
 @dataclass(frozen=True)
 class Classed:
-    """The controls of one artifact by their own class.
+    """The controls of one artifact by their own class."""
 
-    Attributes:
-        options: class → the controls that have it, as typed; narrowest class first.
-        tests_own: macros and parameters, which the test declares and no compiler's manual classes.
-    """
-
-    options: Mapping[ControlClass, tuple[str, ...]] = field(default_factory=dict)
-    tests_own: tuple[str, ...] = ()
+    options: Mapping[ControlClass, tuple[str, ...]] = field(default_factory=dict)  # as typed, narrowest first
+    tests_own: tuple[str, ...] = ()  # macros and parameters, which the test declares and no compiler's manual classes
 
     @classmethod
     def of(cls, controls: Iterable[tuple[str, ControlClass | None]]) -> Classed:

@@ -89,14 +89,10 @@ class SearchAxis(Struct, frozen=True):
 
     Logarithms where these are positive. Where a candidate then comes near zero or below, the axis goes on with the same
     slope and bends away from the logarithm's pole, so that it still tells any two values apart.
-
-    Attributes:
-        scale: the mean magnitude of these values, in the metric's unit.
-        by_ratio: whether they are positive.
     """
 
-    scale: float
-    by_ratio: bool
+    scale: float  # the mean magnitude of these values, in the metric's unit
+    by_ratio: bool  # whether they are positive
 
     @classmethod
     def through(cls, baseline: Sequence[float]) -> SearchAxis:

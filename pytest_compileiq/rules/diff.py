@@ -53,25 +53,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Side:
-    """One artifact at one end of the comparison.
-
-    Attributes:
-        artifact: what its metadata says; None where that cannot be read.
-        problem: why it cannot be used, in a sentence; empty where it can.
-        warnings: what is wrong with it and does not keep it from being used.
-        untraced: files that had uncommitted changes when tuned, and are not here as the fingerprint records them.
-        classed: its controls by class, from its knobs.
-        licences: what the baseline and the sources allow besides.
-    """
+    """One artifact at one end of the comparison."""
 
     name: str
     target: str
-    artifact: Artifact | None
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
-    untraced: tuple[str, ...] = ()
-    classed: Classed = field(default_factory=Classed)
-    licences: tuple[Licence, ...] = ()
+    artifact: Artifact | None  # None where its metadata cannot be read
+    problem: str = ""  # why it cannot be used, in a sentence; empty where it can
+    warnings: tuple[str, ...] = ()  # what is wrong with it and does not keep it from being used
+    untraced: tuple[str, ...] = ()  # files with uncommitted changes when tuned, and not here as fingerprinted
+    classed: Classed = field(default_factory=Classed)  # its controls by class, from its knobs
+    licences: tuple[Licence, ...] = ()  # what the baseline and the sources allow besides
 
     @property
     def effective(self) -> tuple[ControlClass, ...]:
@@ -95,69 +86,41 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change means.
-
-    Attributes:
-        name, target: as they are now, or were last.
-        was: ``name/target`` before, where it differs; else empty.
-        benchmark, outcome, reason: of the newest readable side; ``old_outcome`` is the older side's.
-        lead: the artifact's leading claim, and the same claim before.
-        judgement: what the step of the leading claim means, in words.
-        claims: every claim of both sides, sorted by device, workload, objective.
-        devices_added, devices_dropped: device models that hold a claim on one side only.
-        metrics: exact metrics of every entry function's shipped code; an added artifact's start at its own baseline.
-        environment: compiler, its command, driver of each device.
-        inputs: what made the old artifact stale, in sentences.
-        knobs: named knobs that changed; None is absent (off).
-        classes: effective classes of the newest controls, narrowest first.
-        classes_gained: those beyond value-safe that the older controls did not have.
-        classed, licences: the newest controls by their own class, and what widens these.
-        controls: digests of the controls file, where they differ.
-        code: digests of the machine code that changed, for each entry function and arm.
-        functions: entry functions that the test stands for, where they changed: on one side only.
-        worse_entries: what entry functions lost to the newest controls on a metric whose claim did not lose.
-        also_changes: entry functions that the newest controls change, and that its test does not stand for.
-        reduction, attribution: how few controls the newest side holds, and what each of them brings.
-        unreduced: how many controls it holds as they were found, with nothing left out; 0 where it was reduced.
-        warnings: what a reviewer should look at before merging.
-        evidence: where the newest claims were proven: device, driver, commit, runner.
-        problem: why a side cannot be used.
-        history: what runs measured of it over time, a sentence a line, where a history is kept.
-    """
+    """What a change means."""
 
     kind: Kind
-    name: str
+    name: str  # now or last, as the target
     target: str
-    was: str = ""
-    benchmark: str = ""
-    old_outcome: str = ""
+    was: str = ""  # name/target before, where it differs
+    benchmark: str = ""  # of the newest readable side, as outcome and reason
+    old_outcome: str = ""  # of the older side
     outcome: str = ""
     reason: str = ""
-    lead: ClaimStep | None = None
-    judgement: str = ""
-    claims: tuple[ClaimStep, ...] = ()
-    devices_added: tuple[str, ...] = ()
+    lead: ClaimStep | None = None  # the artifact's leading claim, and the same claim before
+    judgement: str = ""  # what the step of the leading claim means, in words
+    claims: tuple[ClaimStep, ...] = ()  # every claim of both sides, sorted by device, workload, objective
+    devices_added: tuple[str, ...] = ()  # device models with a claim on one side only
     devices_dropped: tuple[str, ...] = ()
-    metrics: tuple[Step, ...] = ()
-    environment: tuple[Step, ...] = ()
-    inputs: tuple[str, ...] = ()
-    knobs: tuple[Step, ...] = ()
-    classes: tuple[ControlClass, ...] = ()
-    classes_gained: tuple[ControlClass, ...] = ()
-    classed: Classed = field(default_factory=Classed)
-    licences: tuple[Licence, ...] = ()
-    controls: Step | None = None
-    code: tuple[Step, ...] = ()
-    functions: tuple[Step, ...] = ()
-    worse_entries: tuple[WorseEntry, ...] = ()
-    also_changes: tuple[str, ...] = ()
+    metrics: tuple[Step, ...] = ()  # exact ones of shipped code; an added artifact's start at its own baseline
+    environment: tuple[Step, ...] = ()  # compiler, its command, driver of each device
+    inputs: tuple[str, ...] = ()  # what made the old artifact stale, in sentences
+    knobs: tuple[Step, ...] = ()  # named knobs that changed; None is absent (off)
+    classes: tuple[ControlClass, ...] = ()  # effective classes of the newest controls, narrowest first
+    classes_gained: tuple[ControlClass, ...] = ()  # beyond value-safe, and new
+    classed: Classed = field(default_factory=Classed)  # the newest controls by their own class
+    licences: tuple[Licence, ...] = ()  # what widens these
+    controls: Step | None = None  # digests of the controls file, where they differ
+    code: tuple[Step, ...] = ()  # digests of changed machine code, for each entry function and arm
+    functions: tuple[Step, ...] = ()  # entry functions that the test stands for on one side only
+    worse_entries: tuple[WorseEntry, ...] = ()  # lost on a metric whose claim did not lose
+    also_changes: tuple[str, ...] = ()  # entry functions changed beside those that the test stands for
     reduction: Reduction | None = None
-    unreduced: int = 0
+    unreduced: int = 0  # controls as they were found, with nothing left out; 0 where reduced
     attribution: Attribution | None = None
-    warnings: tuple[str, ...] = ()
-    evidence: str = ""
-    problem: str = ""
-    history: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what a reviewer should look at before merging
+    evidence: str = ""  # where the newest claims were proven: device, driver, commit, runner
+    problem: str = ""  # why a side cannot be used
+    history: tuple[str, ...] = ()  # what runs measured of it over time, where a history is kept
 
     @property
     def worse(self) -> tuple[ClaimStep, ...]:

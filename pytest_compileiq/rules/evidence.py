@@ -121,19 +121,14 @@ def _samples_of_a_slot(objective: str, counts: np.ndarray, processes: np.ndarray
 
 @dataclass(frozen=True)
 class Evidence:
-    """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms.
-
-    Attributes:
-        units: as ``units_of`` gives them.
-        starts: as ``start_values`` gives them.
-    """
+    """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms."""
 
     baseline: Floats
     tuned: Floats
     direction: Direction = "minimize"
     analysis: Analysis = BY_RATIO
-    units: tuple[str, ...] = ()
-    starts: Mapping[StartKind, Floats] = field(default_factory=dict)
+    units: tuple[str, ...] = ()  # as units_of gives them
+    starts: Mapping[StartKind, Floats] = field(default_factory=dict)  # as start_values gives them
 
     @property
     def processes(self) -> int:

@@ -35,20 +35,11 @@ PROCESS_EVERY_S = 0.5  # from the start of one process of a proof to the next: n
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its reason and the numbers behind it.
-
-    Attributes:
-        speedup, speedup_low, speedup_high: gains, above 1 when tuned is better; ratios, or where ``scale`` is given
-            differences in units of it: 1.02 is better by 2 %.
-        means: of a ratio, the geometric means of the baseline's and the tuned arm's slots, in the metric's unit.
-        devices: the results of each of several devices.
-        fleet: how they differ, where they speak for others.
-        skipped: the gain is surely none of work that each call does.
-    """
+    """A verdict with its reason and the numbers behind it."""
 
     verdict: Verdict
     reason: str
-    speedup: float
+    speedup: float  # as its limits, a gain: a ratio, or a difference in units of scale: 1.02 is 2 % better
     speedup_low: float
     speedup_high: float
     p_value: float
@@ -58,10 +49,10 @@ class Decision:
     level: float
     note: str = ""
     scale: float | None = None
-    means: tuple[float, float] | None = None
-    devices: tuple[ClaimedDevice, ...] = ()
-    fleet: FleetTable | None = None
-    skipped: bool = False
+    means: tuple[float, float] | None = None  # of a ratio: the arms' geometric means, in the metric's unit
+    devices: tuple[ClaimedDevice, ...] = ()  # the results of each of several
+    fleet: FleetTable | None = None  # how they differ, where they speak for others
+    skipped: bool = False  # the gain is surely none of work that each call does
 
 
 def looks_of(devices: int) -> tuple[int, ...]:

@@ -23,44 +23,26 @@ _FARTHEST_LOG = 60.0  # an error that is infinite in one arm: beyond 1e26
 
 
 class Difference(Struct, frozen=True):
-    """Where one output of two runs of a body is farthest apart.
-
-    Attributes:
-        index: the element's flat index.
-        baseline, other: its two values in words.
-        ulps: how many floating-point numbers lie between them; for integers their distance.
-        relative: their distance over the largest magnitude of the baseline's output; infinite where one is no number.
-    """
+    """Where one output of two runs of a body is farthest apart."""
 
     output: str
-    index: int
-    baseline: str
+    index: int  # the element's, flat
+    baseline: str  # its value in words, as the other
     other: str
-    ulps: int
-    relative: float
+    ulps: int  # floating-point numbers between them; of integers their distance
+    relative: float  # their distance over the baseline's largest magnitude; infinite where one is no number
 
 
 class Draw(Struct, frozen=True):
-    """A draw on which the tuned body held, and the baseline's twice.
+    """A draw on which the tuned body held, and the baseline's twice."""
 
-    Attributes:
-        outputs: the names of what the bodies compare.
-        differences: for each output in which the arms' bits differ, where they are farthest apart.
-        spread: the same of the baseline's second run against its first.
-        errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
-        calls: first and later calls on another such draw; None where they were not timed.
-        written: digests of what calls write to ``measure(outputs=…)``, of the tuned arm and of the baseline's two runs;
-            empty where none ran.
-        apart: how those outputs of the tuned arm differ from the baseline's; None where they hardly do.
-    """
-
-    outputs: tuple[str, ...] = ()
-    differences: tuple[Difference, ...] = ()
-    spread: tuple[Difference, ...] = ()
-    errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
-    calls: FirstCalls | None = None
-    written: tuple[str, ...] = ()
-    apart: str | None = None
+    outputs: tuple[str, ...] = ()  # the names of what the bodies compare
+    differences: tuple[Difference, ...] = ()  # where the arms' bits differ, the farthest element of each output
+    spread: tuple[Difference, ...] = ()  # the same of the baseline's second run against its first
+    errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)  # of both arms, in half ulps
+    calls: FirstCalls | None = None  # first and later calls on another such draw, if timed
+    written: tuple[str, ...] = ()  # digests of measure(outputs=…): of the tuned arm and of the baseline's two runs
+    apart: str | None = None  # how those of the tuned arm differ from the baseline's; None where they hardly do
 
 
 def why_not_computed(draws: Sequence[Draw]) -> str | None:

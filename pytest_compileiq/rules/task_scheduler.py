@@ -25,17 +25,11 @@ LONGEST_TURN = 1 / 16  # of an equal share of the whole, so that nobody waits fo
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What an engine foresees; all falls are of its best score, a log-ratio.
+    """What an engine foresees; all falls are of its best score, a log-ratio."""
 
-    Attributes:
-        rate: the expected fall per unit of spending.
-        before: the fall foreseen so far.
-        came: the fall that came in that time.
-    """
-
-    rate: float
-    before: float
-    came: float
+    rate: float  # the expected fall per unit of spending
+    before: float  # the fall foreseen so far
+    came: float  # the fall that came in that time
 
     @property
     def credible(self) -> float:
@@ -45,17 +39,11 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class Course:
-    """How far one benchmark's search has come. What is spent has one unit, seconds or evaluations, in all of a night.
+    """How far one benchmark's search has come. What is spent has one unit, seconds or evaluations, in all of a night."""
 
-    Attributes:
-        weight: of its log-time in the sum.
-        curve: (spent, best) after each batch, in order: the best score so far is a log-ratio, at most 0.
-        foreseen: by its engine; None where it tells nothing.
-    """
-
-    weight: float
-    curve: Sequence[tuple[float, float]]
-    foreseen: Foreseen | None = None
+    weight: float  # of its log-time in the sum
+    curve: Sequence[tuple[float, float]]  # (spent, best) after each batch; the best score is a log-ratio of at most 0
+    foreseen: Foreseen | None = None  # by its engine; None where it tells nothing
 
     @property
     def spent(self) -> float:
