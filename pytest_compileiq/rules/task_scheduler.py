@@ -42,7 +42,7 @@ class Course:
     """How far one benchmark's search has come. What is spent has one unit, seconds or evaluations, in all of a night."""
 
     weight: float  # of its log-time in the sum
-    curve: Sequence[tuple[float, float]]  # (spent, best) after each batch; the best score is a log-ratio of at most 0
+    curve: Sequence[tuple[float, float]]  # (spent, best) after each batch; the best is a log-ratio of at most 0
     foreseen: Foreseen | None = None  # by its engine; None where it tells nothing
 
     @property
