@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.claim import Claim, DecisionRecord
+from pytest_compileiq.claim import Claim, DecisionRecord, FleetTable, Summary
 from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, Thresholds
 from pytest_compileiq.outcome import Verdict
@@ -43,125 +43,114 @@ def recompute(
         StoreError: the samples are not a complete design.
     """
     where = f"the claim for workload {claim.workload!r} on {claim.device}"
+    if claim.test is None:
+        raise ClaimMismatch(f"{where} records no test")
     with contained(where, "its samples are not those of a proof"):
-        _recompute(where, claim, rows, thresholds, direction)
+        try:
+            _recompute(claim, claim.test, rows, thresholds, direction)
+        except ClaimMismatch as why:
+            raise ClaimMismatch(f"{where}: {why}") from None
 
 
 def _recompute(
-    where: str, claim: Claim, rows: SampleTable | Sequence[SampleRow], thresholds: Thresholds, direction: Direction
+    claim: Claim,
+    test: DecisionRecord,
+    rows: SampleTable | Sequence[SampleRow],
+    thresholds: Thresholds,
+    direction: Direction,
 ) -> None:
-    if claim.test is None:
-        raise ClaimMismatch(f"{where} records no test")
-    own = claim.device, claim.workload, claim.objective
-    if foreign := measured(rows) - {own}:
+    if foreign := measured(rows) - {(claim.device, claim.workload, claim.objective)}:
         device, workload, objective = min(foreign)
-        raise ClaimMismatch(f"{where}: its samples hold rows of {objective} for {workload!r} on {device}")
-    gate, second = _samples(where, claim.test, rows)
+        raise ClaimMismatch(f"its samples hold rows of {objective} for {workload!r} on {device}")
+    gate, second = _samples(test, rows)
     evidence = gather(gate, direction)
-    _expect_analysis(where, claim, evidence)
-    level = claim.test.level
-    if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
-        raise ClaimMismatch(
-            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
-            f"{thresholds.alpha / len(LOOKS):.3g}"
-        )
+    _expect_analysis(claim, evidence)
+    allowed = thresholds.alpha / len(LOOKS)
+    if not 0 < test.level <= allowed * (1 + RELATIVE_TOLERANCE):
+        over = f"alpha {thresholds.alpha:g} over {len(LOOKS)} looks"
+        raise ClaimMismatch(f"test.level = {test.level!r}, and {over} allows {allowed:.3g}")
     later = evidence
     if second is not None:
         if claim.scale is None and not all_positive(second):
-            raise ClaimMismatch(f"{where}: it is a ratio, and a value of its second sample is not positive")
+            raise ClaimMismatch("it is a ratio, and a value of its second sample is not positive")
         later = gather(second, direction, evidence.analysis)
-    _expect_devices(where, claim, later)
-    if evidence.processes != claim.test.processes:  # checked first: they bound the cost of all that follows
-        raise ClaimMismatch(f"{where}: its test is of {claim.test.sampled}, and it has {evidence.processes}")
+    # The samples decide which devices a claim is about, and so how they are compared; the claim only names them.
+    measured_on = tuple(later.devices) if later.units else ()
+    if claim.units != measured_on:
+        named, given = (", ".join(first_of(units)) or "one device" for units in (claim.units, measured_on))
+        raise ClaimMismatch(f"it is about {named}, and its samples are of {given}")
+    if evidence.processes != test.processes:  # checked first: they bound the cost of all that follows
+        raise ClaimMismatch(f"its test is of {test.sampled}, and it has {evidence.processes}")
     if claim.kind == "gain":
-        if not claim.test.flips:
-            raise ClaimMismatch(f"{where}: test.flips = 0, and a gain takes a randomisation test")
-        decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
+        if not test.flips:
+            raise ClaimMismatch("test.flips = 0, and a gain takes a randomisation test")
+        decision = judge_gain(evidence, thresholds, level=test.level, seed=test.seed, flips=test.flips)
     else:
-        decision = judge_non_inferior(evidence, thresholds, level=level)
-    numbers = [(name, getattr(decision, name)) for name in ("p_value", "cohens_d")]
-    stored = decision
-    if second is not None:
-        stored = _confirmed(where, claim, later, thresholds)
-        numbers += [(f"test.first.{name}", getattr(decision, name)) for name in _GAINS]
+        decision = judge_non_inferior(evidence, thresholds, level=test.level)
+    stored = decision if second is None else _confirmed(claim, later, thresholds)
     if stored.devices and [each.outlier for each in claim.devices] != [each.outlier for each in stored.devices]:
-        raise ClaimMismatch(f"{where}: its samples give other outliers among its devices")
-    for name, computed in (*_numbers(stored, later), *numbers):
-        recorded = _recorded(claim, name)
+        raise ClaimMismatch("its samples give other outliers among its devices")
+    for name, recorded, computed in _numbers(claim, decision, stored, later):
         if not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
-            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {computed!r}")
+            raise ClaimMismatch(f"{name} = {recorded!r}, and its samples give {computed!r}")
     if decision.verdict is not Verdict.PROVEN:
-        raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
+        raise ClaimMismatch(f"its samples do not prove it: {decision.reason}")
 
 
 def _samples(
-    where: str, test: DecisionRecord, rows: SampleTable | Sequence[SampleRow]
+    test: DecisionRecord, rows: SampleTable | Sequence[SampleRow]
 ) -> tuple[SampleTable | Sequence[SampleRow], SampleTable | None]:
-    """What the gate judged, and the second sample; None where the claim is on one alone."""
+    """The sample that the gate judged, and the second one; None where the claim is on one alone."""
     if test.gap_s is not None and test.gap_s < CONFIRM_AFTER_S:
-        raise ClaimMismatch(
-            f"{where}: test.gap_s = {test.gap_s!r}, and a second sample begins {CONFIRM_AFTER_S:g} s after the first"
-        )
+        later = f"a second sample begins {CONFIRM_AFTER_S:g} s after the first"
+        raise ClaimMismatch(f"test.gap_s = {test.gap_s!r}, and {later}")
     if test.second is None:
         return rows, None
     table = SampleTable.of(rows)
     numbers = sorted(set(table.columns.process))
     if len(numbers) != test.processes + test.second:
-        raise ClaimMismatch(f"{where}: its test is of {test.sampled}, and it has {len(numbers)}")
+        raise ClaimMismatch(f"its test is of {test.sampled}, and it has {len(numbers)}")
     last = numbers[test.processes - 1]
     return table.where(lambda process: process <= last), table.where(lambda process: process > last)
 
 
-def _confirmed(where: str, claim: Claim, evidence: Evidence, thresholds: Thresholds) -> Decision:
-    """What a second sample decides.
-
-    Raises:
-        ClaimMismatch: it does not show a gain, or contradicts that nothing got worse.
-    """
+def _confirmed(claim: Claim, evidence: Evidence, thresholds: Thresholds) -> Decision:
+    """The decision on a second sample, which shows a gain, or does not contradict that nothing got worse."""
     if claim.kind == "gain":
         decision = confirm_gain(evidence, thresholds)
         if decision.verdict is not Verdict.PROVEN:
-            raise ClaimMismatch(f"{where}: its second sample does not confirm it: {decision.reason}")
+            raise ClaimMismatch(f"its second sample does not confirm it: {decision.reason}")
     else:
         decision = judge_non_inferior(evidence, thresholds, level=CONFIRM_LEVEL)
         if decision.verdict is Verdict.REFUTED or why_lost(evidence):
-            raise ClaimMismatch(f"{where}: its second sample contradicts it: {decision.reason}")
+            raise ClaimMismatch(f"its second sample contradicts it: {decision.reason}")
     return decision
 
 
-def _expect_analysis(where: str, claim: Claim, evidence: Evidence) -> None:
+def _expect_analysis(claim: Claim, evidence: Evidence) -> None:
     """The samples decide how the arms are compared, and in units of what; the claim only says so."""
     recorded, computed = claim.scale, evidence.analysis.scale
     if recorded is None and computed is None:
         return
     if recorded is None or computed is None or not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE):
         said = "by their ratio" if computed is None else f"by their difference, with scale = {computed!r}"
-        raise ClaimMismatch(f"{where}: scale = {recorded!r}, and its samples are compared {said}")
+        raise ClaimMismatch(f"scale = {recorded!r}, and its samples are compared {said}")
 
 
-def _expect_devices(where: str, claim: Claim, evidence: Evidence) -> None:
-    """The samples decide which devices a claim is about, and so how they are compared; the claim only names them."""
-    measured_on = tuple(evidence.devices) if evidence.units else ()
-    if claim.units != measured_on:
-        named, given = (", ".join(first_of(units)) or "one device" for units in (claim.units, measured_on))
-        raise ClaimMismatch(f"{where}: it is about {named}, and its samples are of {given}")
-
-
-def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
-    """What a claim records and its samples determine."""
-    numbers: list[tuple[str, float]] = [(name, getattr(decision, name)) for name in _GAINS]
-    for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
-        numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
-    for place, device in enumerate(decision.devices):
-        of_device = ("processes", "speedup", "speedup_low", "speedup_high")
-        numbers += [(f"devices.{place}.{key}", getattr(device, key)) for key in of_device]
-    if decision.fleet:
-        numbers += [(f"fleet.{key}", value) for key, value in decision.fleet]
-    return numbers
-
-
-def _recorded(claim: Claim, name: str) -> float:
-    value: object = claim
-    for part in name.split("."):
-        value = value[int(part)] if isinstance(value, tuple) else getattr(value, part)
-    return float(value) if isinstance(value, int | float) else math.nan
+def _numbers(
+    claim: Claim, decision: Decision, stored: Decision, evidence: Evidence
+) -> Iterator[tuple[str, float, float]]:
+    """Name, recorded and computed value of all that a claim records and its samples determine."""
+    summaries = {"baseline": summarise(evidence.baseline), "tuned": summarise(evidence.tuned)}
+    sources: list[tuple[str, object, object, Sequence[str]]] = [("", claim, stored, _GAINS)]
+    sources += [(f"{arm}.", getattr(claim, arm), each, [*Summary.model_fields]) for arm, each in summaries.items()]
+    of_device = ("processes", *_GAINS)
+    both = enumerate(zip(claim.devices, stored.devices, strict=False))  # none are shown where too little is left
+    sources += [(f"devices.{place}.", said, shown, of_device) for place, (said, shown) in both]
+    if stored.fleet:
+        sources.append(("fleet.", claim.fleet, stored.fleet, [*FleetTable.model_fields]))
+    sources.append(("", claim, decision, ("p_value", "cohens_d")))
+    if stored is not decision and claim.test:
+        sources.append(("test.first.", claim.test.first, decision, _GAINS))
+    for prefix, said, shown, names in sources:
+        yield from ((prefix + name, getattr(said, name), getattr(shown, name)) for name in names)

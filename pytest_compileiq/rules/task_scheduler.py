@@ -39,7 +39,7 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class Course:
-    """How far one benchmark's search has come. What is spent has one unit, seconds or evaluations, in all of a night."""
+    """The progress of one benchmark's search. Spending has one unit, seconds or evaluations, in all of a night."""
 
     weight: float  # of its log-time in the sum
     curve: Sequence[tuple[float, float]]  # (spent, best) after each batch; the best is a log-ratio of at most 0
