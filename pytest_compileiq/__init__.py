@@ -55,27 +55,7 @@ _HOMES = {
     "range": "space",
 }
 
-__all__ = [
-    "Acf",
-    "Build",
-    "Captured",
-    "Cc",
-    "Command",
-    "DeviceArray",
-    "Fortran",
-    "Nvcc",
-    "NvccSearchSpace",
-    "Params",
-    "Ptxas",
-    "PtxasSearchSpace",
-    "Triton",
-    "choice",
-    "literal",
-    "log_sampling",
-    "maximize",
-    "minimize",
-    "range",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,8 @@ from pytest_compileiq.store.metadata import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"
 CONTROLS = b"-O3\n-funroll-loops\n"
+NEW_CODE = {"k": CodePair(baseline=CodeTable(sha256="1" * 64), tuned=CodeTable(sha256="f" * 64))}
+NEW_SOURCES = FingerprintTable(benchmark="a" * 64, command="b" * 64, sources={"k.c": "9" * 64, "k.h": "d" * 64})
 
 
 def make_artifact(**changes) -> Artifact:

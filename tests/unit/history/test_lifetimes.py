@@ -11,8 +11,7 @@ from pytest_compileiq.history.series import lifetimes_of
 from pytest_compileiq.history.sources import ArtifactVersion
 from pytest_compileiq.review.snapshots import Version
 from pytest_compileiq.rules.staleness import proof_of
-from tests.unit.artifacts import TARGET, make_artifact, measured_claim
-from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
+from tests.unit.artifacts import NEW_CODE, NEW_SOURCES, TARGET, make_artifact, measured_claim
 
 DAY_S = 86_400
 FIRST = make_artifact()
