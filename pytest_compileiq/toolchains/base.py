@@ -39,8 +39,8 @@ class Place:
 
     Attributes:
         jobs: compilers that may run at once.
-        host_flags: what each flag that names the host, such as ``-march=native``, means on the machine that runs what
-            is built; None where that is this one.
+        host_flags: meaning of each flag that names the host, such as ``-march=native``, on the machine that runs the
+            build; None where that is this one.
     """
 
     test_dir: Path
@@ -67,28 +67,21 @@ class Toolchain(Protocol):
 
 
 class CacheableBuild(Protocol):
-    """What a build depends on, so that another of which all that is the same need not be made."""
+    """Everything that a build depends on; an equal one need not be made. ``NotModelled`` where that is not known."""
 
     def question(self) -> Mapping[str, Sequence[str]]:
-        """Name → words: all that the build is asked with.
-
-        Raises:
-            NotModelled: it may depend on something that neither this nor ``inputs`` holds.
-        """
+        """Name → words: all that the build is asked with."""
         ...
 
     def inputs(self) -> tuple[Inputs, Inputs]:
-        """The files that it reads, and the names that it looks for in vain: at all times, and once in a run.
+        """Files that it reads and names that it looks for in vain: of the project, and of this machine's installation.
 
-        The latter are what is installed on the machine, such as the compiler itself.
-
-        Raises:
-            NotModelled: as of ``question``.
+        The latter, such as the compiler itself, are looked at once in a run.
         """
         ...
 
     def is_of(self, _built: BuildResult) -> bool:
-        """Whether the build has read the same, where the question holds what a part of it has read."""
+        """Whether the build has read the same, where the question holds files that a part of it has read."""
         ...
 
 
@@ -97,7 +90,7 @@ if TYPE_CHECKING:
 else:
 
     class default:  # noqa: N801 - used as property is
-        """A property that a field of a dataclass may take the place of: the class itself has no such attribute."""
+        """A property that a field of a dataclass may replace: the class itself has no such attribute."""
 
         def __init__(self, answer: Callable[[Any], Any]) -> None:
             self._answer = answer
@@ -115,7 +108,7 @@ else:
 class Builder(ABC):
     """One installed compiler on one kernel. Immutable; safe to use from several threads.
 
-    What is not abstract has an answer for compilers that have nothing of the kind.
+    Everything that is not abstract has an answer for compilers that have nothing of the kind.
     """
 
     @default
@@ -136,7 +129,7 @@ class Builder(ABC):
     @default
     def clock(self) -> str:
         """The clock that times its kernels."""
-        raise NotImplementedError
+        return "cpu"
 
     @default
     def acf_line(self) -> str | None:
@@ -145,7 +138,7 @@ class Builder(ABC):
 
     @default
     def native(self) -> str | None:
-        """Why this machine cannot run what it builds; None if it can."""
+        """Why this machine cannot run its builds; None if it can."""
         return None
 
     # ── spaces ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -160,12 +153,12 @@ class Builder(ABC):
 
     @default
     def spaces(self) -> Mapping[str, Callable[[], Space]]:
-        """Further spaces, such as ``space="autotune"``: name → the space, which raises MarkerError if there is none."""
+        """Further spaces, such as ``space="autotune"``: name → the space, or MarkerError where there is none."""
         return {}
 
     @default
     def option_classes(self) -> Sequence[ControlClass] | None:
-        """The classes that options have behind this baseline, narrowest first; None where options have no classes."""
+        """The classes of options behind this baseline, narrowest first; None where options have no classes."""
         return None
 
     def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
@@ -173,10 +166,7 @@ class Builder(ABC):
         raise NotImplementedError
 
     def refused_option(self, _options: Sequence[str]) -> str | None:
-        """The first option that the compiler does not take, in the compiler's own words; None if none is known.
-
-        Each is tried by itself behind the baseline's flags, on an empty source.
-        """
+        """The first option that the compiler refuses behind the baseline's flags, in its own words; None if none is."""
         return None
 
     @default
@@ -189,14 +179,18 @@ class Builder(ABC):
 
     @default
     def baseline_params(self) -> Mapping[str, KnobValue]:
-        """What the kernel is built or run with where no control says otherwise: in ``acf.params`` of both arms."""
+        """Values of knobs that no control sets: in ``acf.params`` of both arms."""
         return {}
 
     # ── controls ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: knobs that begin with ``-``, one option per line, sorted."""
+        """The controls file of ``candidate``: knobs that begin with ``-``, one option per line, sorted.
+
+        Raises:
+            MarkerError: a knob may not stand in a controls file, or the compiler takes no ACF.
+        """
 
     @abstractmethod
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
@@ -214,10 +208,16 @@ class Builder(ABC):
 
     @abstractmethod
     def sources(self) -> Mapping[str, str]:
-        """Rootdir-relative path → SHA-256 of every project file that the compiler reads, system headers left out."""
+        """Path → SHA-256 of every file that the compiler reads, but headers of the system and of Python's packages.
+
+        Paths are relative to rootdir; a header outside it is named as the compiler names it.
+
+        Raises:
+            BuildError: the compiler refuses a source, or a file cannot be read.
+        """
 
     def sources_with(self, _controls: ControlsFile) -> Mapping[str, str]:
-        """As ``sources``, of the build with these controls: a macro may decide what is included."""
+        """As ``sources``, of the build with these controls: a macro may decide about an inclusion."""
         return self.sources()
 
     def why_without_effect(self, *_probes: Knobs) -> str | None:
@@ -226,26 +226,26 @@ class Builder(ABC):
 
     @default
     def data(self) -> Mapping[str, str]:
-        """Data that the kernel is called with and the test's text does not hold: path → SHA-256 of what they mean."""
+        """Data of the kernel's calls that the test's text does not hold: path → SHA-256 of their meaning."""
         return {}
 
     @default
     def environment(self) -> Mapping[str, str]:
-        """Name → value of the environment variables that are set here and decide what is compiled."""
+        """Name → value of the environment variables that are set here and decide about machine code."""
         return deciding(self.compiler.name)
 
     @default
     def host_flags(self) -> HostFlags:
-        """What flags that name the host mean on the machine that runs what is built; empty where no flag does."""
+        """Meaning of flags that name the host on the machine that runs the build; empty where no flag does."""
         return {}
 
     @default
     def functions(self) -> FunctionSelection | None:
-        """What ``functions=`` and ``neighbours=`` of the toolchain say; None where it takes no such arguments."""
+        """The toolchain's ``functions=`` and ``neighbours=``; None where it takes no such arguments."""
         return None
 
     def licences(self) -> tuple[Licence, ...]:
-        """What lets values differ between two builds whose controls keep every value; found out by compiling.
+        """Reasons for values to differ between two builds whose controls keep every value; found by compiling.
 
         It may take as long as a few builds, holds for every candidate, and allows everything where nobody can tell.
 
@@ -259,11 +259,11 @@ class Builder(ABC):
 
     @default
     def is_modelled(self) -> bool:
-        """Whether ``cacheable`` knows what builds depend on, if not of each of them."""
+        """Whether ``cacheable`` knows the inputs of builds, if not of each of them."""
         return False
 
     def cacheable(self, _controls: ControlsFile | None) -> CacheableBuild:
-        """What the build with these controls depends on, so that it may be taken from the build cache.
+        """Everything that the build with these controls depends on, for the build cache.
 
         Raises:
             NotModelled: it may depend on something that is not known.
@@ -281,10 +281,10 @@ class Builder(ABC):
         """
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """As ``build``, with the same machine code, and what builds of a search have in common made once.
+        """As ``build``, with the same machine code, and common parts of a search's builds made once.
 
-        That lies beside ``out_dir``, or in a process that ends with this one. The time says nothing, and is never a
-        sample of ``compile_time``.
+        These lie beside ``out_dir``, or in a process that ends with this one. The time is never a sample of
+        ``compile_time``.
         """
         return self.build(controls, out_dir, timeout_s=timeout_s)
 
@@ -294,15 +294,14 @@ class Builder(ABC):
         return False
 
     def count(self, built: BuildResult) -> BuildResult:
-        """The build with metrics that need another program, such as a disassembler, from the files beside it.
+        """The build with metrics that another program finds, such as a disassembler; without those it cannot count.
 
-        They are of the whole and of each entry function; those that cannot be counted here are left out. It is called
-        only if an objective names one, since a search builds hundreds of times.
+        It is called only if an objective names one, since a search builds hundreds of times.
         """
         return built
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
-        """What whoever reads the result should know of how the build came about, in sentences."""
+        """Notes for the report about the build, in sentences."""
         return ()
 
     @abstractmethod
@@ -310,5 +309,5 @@ class Builder(ABC):
         """The built kernel as a callable object (Cc: ``ctypes.CDLL``); entries taken from it are added to ``used``."""
 
     def load_beside(self, built: BuildResult, used: set[str], _baseline: Callable[[], BuildResult]) -> Any:
-        """As ``load``; the baseline's build, made when it is asked for, is what a kernel may be checked by."""
+        """As ``load``; the baseline's build, made when it is asked for, is a reference that a kernel may need."""
         return self.load(built, used)

@@ -22,16 +22,16 @@ class Deployment(Struct, frozen=True):
     """How one compiler takes controls outside of a test.
 
     Attributes:
-        options: its list where an ACF is one option and the rest others; None where it reads all from a file.
+        options: its option table where an ACF is one option among others; None where it reads all from a file.
         is_jit: programs compile with it as they run.
-        at_launch: it has no command line: a launch gives it its controls.
+        at_launch: a launch gives it its controls; it has no command line.
         reads_ptx: its sources are PTX, which a JIT makes as well.
         caches_cubins: a JIT keeps its output in files.
-        hands_on: the option by which it gives ptxas another, split at blanks and commas however that is quoted.
+        hands_on: the option that hands ptxas another, split at blanks and commas however that is quoted.
         is_for_several: one command of it may compile for several architectures.
         records_functions: its artifacts hold a digest for each function of a shared library.
-        for_a_library: the options that a proof may compile with so that the code can be loaded, and a product without.
-        read_again: which files of the project a recorded command reads now; None where it reads what it names.
+        for_a_library: options of a proof that make its code loadable, and that a product may lack.
+        read_again: project files that a recorded command reads now; None where it names them all.
     """
 
     options: CudaOptions | None = None
@@ -54,11 +54,11 @@ class Deployment(Struct, frozen=True):
         return (*applied, *self.options.text(knobs).splitlines())
 
     def added_to(self, command: Sequence[str]) -> str:
-        """Which words of a recorded ``command`` are there so that its code can be loaded."""
+        """Words of a recorded ``command`` that only make its code loadable."""
         return " ".join(dict.fromkeys(word for word in command if word in self.for_a_library))
 
     def params(self, knobs: Knobs) -> Mapping[str, object]:
-        """What a launch or a program is given beside the options."""
+        """Values that a launch or a program is given beside the options."""
         return launch_params(knobs) if self.at_launch else params_of(knobs)
 
 

@@ -68,7 +68,9 @@ _HOST_COMPILER = re.compile(r"(-ccbin|--compiler-bindir)([ =])(\S+)")
 
 def build_environment() -> dict[str, str]:
     """What every compiler sees of this process's environment, with untranslated messages."""
-    return {name: value for name, value in os.environ.items() if _is_handed_on(name)} | {"LC_ALL": "C"}
+    return {name: value for name, value in os.environ.items() if name in _HANDED_ON or name.startswith(_WRAPPERS)} | {
+        "LC_ALL": "C"
+    }
 
 
 def set_here(names: Iterable[str]) -> dict[str, str]:
@@ -77,22 +79,14 @@ def set_here(names: Iterable[str]) -> dict[str, str]:
 
 
 def keyed_environment() -> dict[str, str]:
-    """What the build cache holds builds apart by: ``build_environment``, without what reaches no machine code."""
+    """``build_environment`` for keys of the build cache, without variables that reach no machine code."""
     return {name: value for name, value in build_environment().items() if name not in _OF_NO_KEY}
 
 
-def _is_handed_on(name: str) -> bool:
-    return name in _HANDED_ON or name.startswith(_WRAPPERS)
-
-
 def deciding(compiler: str, also: Iterable[str] = ()) -> dict[str, str]:
-    """Name → value of the variables that are set here and decide what a compiler makes, for the record.
+    """Name → value of the variables that are set here and decide about a ``compiler``'s output, for the record.
 
-    The directory of nvcc's host compiler is left out: where it lies says nothing, and differs between machines.
-
-    Args:
-        compiler: its name in artifacts, e.g. ``nvcc``.
-        also: further names that it reads.
+    The directory of nvcc's host compiler is left out, since it differs between machines. ``also`` names more variables.
     """
     names = _DECIDES.get(compiler, frozenset()).union(also)
     here = set_here(names).items()
@@ -109,14 +103,14 @@ def _recorded(name: str, value: str) -> str:
 
 
 def kept_out(compiler: str) -> list[str]:
-    """The variables that are set here, that a compiler would read, and that no build sees."""
+    """Variables that are set here, that a compiler would read, and that no build sees."""
     return list(set_here(_KEPT_OUT.get(compiler, ())))
 
 
 def named_in(texts: Iterable[str]) -> frozenset[str]:
-    """Which of ``texts`` are names of variables that are set here and say something else than where files lie.
+    """Names of variables in ``texts`` that are set here and do not only locate files.
 
-    Those of pytest are none of them: a kernel's file that asks for them defines another kernel than in production.
+    pytest's own are left out: a kernel's file that asks for them defines another kernel than in production.
     """
     decide = (text for text in texts if text not in _LOCATES and not text.startswith("PYTEST_"))
     return frozenset(text for text in decide if text in os.environ)

@@ -24,13 +24,13 @@ _INLINED = (
 
 
 class FunctionSelection(Struct, frozen=True):
-    """What ``functions=`` and ``neighbours=`` of a toolchain say.
+    """``functions=`` and ``neighbours=`` of a toolchain.
 
     Attributes:
-        patterns: of functions that the test stands for, beside those that it takes from ``load()``; see ``matching``.
-        neighbours: what becomes of a candidate that changes the machine code of others: ``void``, or ``allow``.
-        apart: entries of a build that are no functions, and so nobody's neighbours: all host code of a CUDA library.
-        one_sided: why an arm may lack functions of the other, and what to do about it: the end of a sentence.
+        patterns: functions that the test stands for, beside those that it takes from ``load()``; see ``matching``.
+        neighbours: a candidate that changes the machine code of others is ``void``, or counts (``allow``).
+        apart: entries of a build that are nobody's neighbours: all host code of a CUDA library.
+        one_sided: why an arm may lack functions of the other, and the remedy: the end of a sentence.
     """
 
     patterns: tuple[str, ...] = ()
@@ -48,11 +48,7 @@ class FunctionSelection(Struct, frozen=True):
         apart: frozenset[str] = frozenset(),
         one_sided: str = _INLINED,
     ) -> FunctionSelection:
-        """A toolchain's arguments, checked.
-
-        Raises:
-            MarkerError: one is not of its type.
-        """
+        """A toolchain's arguments, checked; MarkerError where one is not of its type."""
         given = (functions,) if isinstance(functions, str) else functions
         is_list = isinstance(given, list | tuple)
         if not is_list or not all(isinstance(name, str) and name.strip() for name in given):
@@ -72,7 +68,7 @@ class FunctionSelection(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What they mean for a benchmark, as texts of which its digest is made; () where neither is used."""
+        """Their meaning for a benchmark's digest, as texts; () where neither is used."""
         return (f"neighbours {self.neighbours}", *self.patterns) if self.are_given else ()
 
     def among(self, entries: Iterable[str]) -> frozenset[str]:
@@ -81,7 +77,7 @@ class FunctionSelection(Struct, frozen=True):
         return frozenset(entry for pattern in self.patterns for entry in matching(pattern, functions))
 
     def why_not(self, entries: Iterable[str]) -> str | None:
-        """Which pattern names no function of ``entries``, in a sentence; None where all name one."""
+        """Why a pattern names no function of ``entries``, in a sentence; None where all name one."""
         functions = set(entries) - self.apart
         unknown = next((pattern for pattern in self.patterns if not matching(pattern, functions)), None)
         if unknown is None:
@@ -93,5 +89,5 @@ class FunctionSelection(Struct, frozen=True):
 
 
 def functions_of(builder: Builder) -> FunctionSelection:
-    """What the test's toolchain says; nothing where it takes no such arguments."""
+    """The selection of the test's toolchain; an empty one where it takes no such arguments."""
     return builder.functions or FunctionSelection()

@@ -11,7 +11,7 @@ from pathlib import Path
 from posixpath import join
 from typing import Any
 
-from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
 from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.cc.flags import TAKES_A_PATH, joined_option
@@ -19,15 +19,14 @@ from pytest_compileiq.toolchains.steps import ask
 
 
 def preprocessed(argv: Sequence[str], rootdir: Path) -> tuple[Finished, set[str]]:
-    """How ``argv`` ended, a compiler's command with one source and an option such as ``-M``, and which files it read.
-
-    The rules are in a file of their own: among what is printed may be warnings, of controls too.
+    """How ``argv``, a compiler's command with one source and e.g. ``-M``, ended, and the files that it read.
 
     Raises:
-        EnvironmentFault: it did not answer in time, or wrote no such file.
+        EnvironmentFault: it did not answer in time, or wrote no rules.
     """
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules"
+        # In a file of their own, since among what is printed may be warnings, of controls too.
         finished = ask([*argv, "-MF", str(rules)], cwd=rootdir)
         if finished.returncode != 0:
             return finished, set()
@@ -36,8 +35,16 @@ def preprocessed(argv: Sequence[str], rootdir: Path) -> tuple[Finished, set[str]
         return finished, prerequisites(rules.read_text(encoding="utf-8", errors="replace"))
 
 
+def read_source(path: Path) -> bytes:
+    """The content of a file that a build reads; BuildError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+
 def prerequisites(rules: str) -> set[str]:
-    """The files that the rules depend on, without the quoting of GNU cpp."""
+    """The files that ``rules`` depend on, without the quoting of GNU cpp."""
     names: set[str] = set()
     for rule in rules.replace("\\\n", " ").splitlines():
         words = re.findall(r"(?:\\[ #]|[^\s])+", rule.partition(": ")[2])
@@ -50,10 +57,7 @@ _BY_PROCESSOR = ("glibc-hwcaps", "tls")  # directories of libraries for some pro
 
 
 def loaded(programs: Sequence[str], environment: Mapping[str, str], rootdir: str) -> Inputs:
-    """The shared libraries of ``programs``, where the loader looks for them first, and the loader's own files.
-
-    Args:
-        environment: what the programs are started with, in ``rootdir``.
+    """Shared libraries of ``programs`` as ``environment`` and ``rootdir`` have them, and the loader's other files.
 
     Raises:
         NotModelled: this is not a system with glibc, or a library is missing.
@@ -117,7 +121,7 @@ def is_installed(path: str) -> bool:
 
 
 def located(word: str) -> str:
-    """A recorded word, with where this environment has its packages, and this Python its headers."""
+    """A recorded word with the places of this environment's packages and this Python's headers."""
     for home in (sysconfig.get_path("purelib"), sysconfig.get_path("include")):
         if found := _INSTALLED.search(home):
             place = found[0].strip("/")
@@ -126,8 +130,7 @@ def located(word: str) -> str:
 
 
 def portable(word: str) -> str:
-    """``word`` of a command as it is recorded: ``-I/opt/env/lib/python3.12/site-packages/torch/include`` is
-    ``-I.../site-packages/torch/include``."""
+    """``word`` as a command is recorded: ``-I.../site-packages/torch/include``, wherever packages lie here."""
     option = joined_option(word, TAKES_A_PATH)
     if option is None:
         return _BEFORE_IN_A_WORD.sub(".../", word)

@@ -33,12 +33,12 @@ def macro_of(option: str) -> str | None:
 
 
 def params_of(knobs: Knobs) -> dict[str, KnobValue]:
-    """What a test's body reads of ``knobs`` as ``acf.params``: those that are no options, and macros by their names."""
+    """``acf.params`` of ``knobs``: those that are no options, and macros by their names."""
     return {name: value for name, value in knobs.items() if not name.startswith("-")} | macros_of(knobs)
 
 
 def params_in(builder: Builder, knobs: Knobs) -> dict[str, KnobValue]:
-    """What a test's body reads as ``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
+    """``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
     baseline = builder.baseline_params
     return {**baseline, **params_of(knobs)}
 
@@ -54,11 +54,7 @@ def macros_of(knobs: Knobs) -> dict[str, KnobValue]:
 
 
 def check_names(knobs: Iterable[str]) -> None:
-    """Check that every parameter has one knob.
-
-    Raises:
-        MarkerError: a macro and another knob have one name.
-    """
+    """Check that every parameter has one knob; MarkerError where a macro and another knob have one name."""
     by_name: dict[str, str] = {}
     for knob in knobs:
         name = macro_of(knob) or knob
@@ -68,9 +64,7 @@ def check_names(knobs: Iterable[str]) -> None:
 
 
 def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple[tuple[str, ...], dict[str, KnobValue]]:
-    """The words that ``defines`` add behind ``flags``, and all macros of the baseline as a test's body reads them.
-
-    A whole number in ``flags`` is an integer, any other value a text.
+    """The words that ``defines`` add behind ``flags``, and all macros of the baseline as parameters of a test's body.
 
     Raises:
         MarkerError: it is no dict, a name is no macro's, a value is no text or number, or ``flags`` define it too.
@@ -126,8 +120,8 @@ def why_idle(
 
     Args:
         probes: knobs with a value for each macro of a space.
-        own, others: the content of the project's files, and of all others that the compiler reads.
-        at_the_end: gives, for knobs, the macros at the end of each source, as ``-dM`` prints them.
+        own, others: content of the project's files, and of all others that the compiler reads.
+        at_the_end: knobs → the macros at the end of each source, as ``-dM`` prints them.
     """
     if unnamed := why_unnamed(macros_of(probes[0]), own, others):
         return unnamed
@@ -144,13 +138,7 @@ def why_idle(
 
 
 def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[bytes]) -> str | None:
-    """Which of ``macros`` stands in no file that the compiler reads, so that it changes nothing; None if all do.
-
-    Args:
-        macros: the macros of a space.
-        own: the content of the project's files, where what was meant is looked for.
-        others: the content of all other files, read only if necessary.
-    """
+    """Why one of ``macros`` changes nothing: it stands in no file, the project's ``own`` or the ``others``."""
     known = {name.decode() for content in own for name in _IDENTIFIER.findall(content)}
     missing = set(macros) - known
     for content in others if missing else ():
@@ -166,12 +154,7 @@ def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[
 
 
 def fixed_macros(probes: Sequence[tuple[Knobs, str]]) -> dict[str, str]:
-    """The macros that a source defines itself, whatever the command says, with their values.
-
-    Args:
-        probes: knobs with the values that the preprocessor was given, and the macros at the end of the source, as
-            ``-dM`` prints them. Two values tell a macro that is limited (``#if TILE > 16``) from one that is fixed.
-    """
+    """The macros that a source defines itself with their values, from knobs and what ``-dM`` prints at its end."""
     given = [macros_of(macros) for macros, _ in probes]
     at_the_end = [dict(_AT_THE_END.findall(printed)) for _, printed in probes]
     fixed = {}

@@ -15,7 +15,7 @@ Toolchain = TypeVar("Toolchain")
 
 
 def arguments_by_name(toolchain: type[Toolchain]) -> type[Toolchain]:
-    """Have ``toolchain`` answer an argument that it does not take, or that it lacks, in a sentence: a decorator."""
+    """Have ``toolchain`` answer an unknown or missing argument in a sentence: a decorator."""
     plain = toolchain.__init__
     parameters = list(inspect.signature(toolchain).parameters.values())
     named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
@@ -56,10 +56,7 @@ def named_values(value: object) -> dict[str, Any] | None:
 
 
 def call_text(toolchain: object, **changed: object) -> str | None:
-    """``Cc("k.c", flags="-O3", functions="f")``: the call that makes ``toolchain``, with ``changed`` arguments.
-
-    Arguments with their defaults are left out. None where the toolchain does not take all of ``changed``.
-    """
+    """``Cc("k.c", flags="-O3")``: ``toolchain`` as a call with ``changed`` arguments; None if it lacks one."""
     parameters = inspect.signature(type(toolchain)).parameters
     if changed.keys() - parameters.keys():
         return None

@@ -20,7 +20,7 @@ from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC
 from pytest_compileiq.toolchains.command.marker import is_recorded_template
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.options import OptionList, Render, parse_controls
+from pytest_compileiq.toolchains.options import OptionList, Render, options_of, parse_controls
 from pytest_compileiq.toolchains.params import marker as params
 from pytest_compileiq.toolchains.triton.arguments import CONFIG, config_values
 from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
@@ -30,10 +30,7 @@ _LISTS: Mapping[str, OptionList] = {**BY_COMPILER, "ptxas": PTXAS, "triton": PTX
 
 
 def classes_of(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Classed:
-    """The controls of ``compiler``, whose baseline is ``command``, each with its own class.
-
-    ``opaque`` is an ACF, and every option of which no manual was read. Macros and parameters are the test's own.
-    """
+    """Each control of ``compiler`` behind ``command`` with its class; None for macros and parameters."""
     return Classed.of(_each(compiler, command, kind, knobs))
 
 
@@ -46,13 +43,10 @@ def classes_in(artifact: Artifact) -> Classed:
 
 
 def check_classes(artifact: Artifact, classed: Classed | None = None) -> None:
-    """Hold what ``artifact`` says of its controls to what they are; one that says nothing is as good.
-
-    Args:
-        classed: its controls by class, where ``classes_in`` told already.
+    """Check the classes that ``artifact`` states, if any, against those of its controls (``classed``).
 
     Raises:
-        StoreError: it says other classes than its controls have.
+        StoreError: they differ.
     """
     if artifact.classes and artifact.classes != (own := (classed or classes_in(artifact)).own):
         said, are = (", ".join(classes) or "none" for classes in (artifact.classes, own))
@@ -63,10 +57,7 @@ def check_classes(artifact: Artifact, classed: Classed | None = None) -> None:
 
 
 def licences_in(artifact: Artifact) -> tuple[Licence, ...]:
-    """The licences that ``artifact`` records: they were found by experiment, and no list has them.
-
-    Where it has controls and records nothing, any may be there.
-    """
+    """The licences that ``artifact`` records, found by experiment; any, where it has controls and records none."""
     if artifact.licences is None:
         remedy = f"pytest --tune --tune-budget=0 {for_shell(artifact.benchmark)}"
         return (Licence("unknown", "opaque", "metadata without licences", remedy),) if artifact.controls else ()
@@ -115,10 +106,7 @@ _WRITTEN: Mapping[str, tuple[OptionList, Render]] = {
 
 
 def option_list(compiler: str, command: Sequence[str]) -> OptionList | None:
-    """The known options of ``compiler``, whose baseline is ``command``.
-
-    None if only the test knows them: for ``Command``, and for third-party toolchains.
-    """
+    """The option table of ``compiler``; None for ``Command`` and third-party toolchains, whose test alone knows it."""
     return None if compiler not in _WRITTEN or is_recorded_template(command) else _WRITTEN[compiler][0]
 
 
@@ -132,13 +120,13 @@ def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: 
         parse_controls(kind, data, knobs, params.render)
         return
     known, render = _WRITTEN[compiler]
-    if reason := known.why_any_not(knobs, named):
+    if reason := known.why_not(options_of(knobs), named):
         raise StoreError(reason)
     parse_controls(kind, data, knobs, render)
 
 
 def licences_or_unknown(builder: Builder) -> tuple[Licence, ...]:
-    """What the baseline and the sources let a compiler change; where that cannot be found out, everything."""
+    """The licences of the baseline and its sources; everything, where they cannot be found out."""
     try:
         return builder.licences()
     except (BuildError, EnvironmentFault, StoreError) as error:  # a finished search is worth more than this answer
@@ -147,7 +135,7 @@ def licences_or_unknown(builder: Builder) -> tuple[Licence, ...]:
 
 
 def has_to_keep_bits(builder: Builder, controls: ControlsFile, licences: Sequence[Licence]) -> bool:
-    """Whether a kernel with ``controls`` has to give the baseline's bits, ``licences`` being those of ``builder``."""
+    """Whether a kernel with ``controls`` must give the baseline's bits, with ``licences`` of ``builder``."""
     compiler = builder.compiler
     classed = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
     return not classed.tests_own and promises_bits(classed.own, licences)

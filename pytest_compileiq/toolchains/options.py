@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, Knobs
 from pytest_compileiq.space import Parameter
 from pytest_compileiq.spelling import did_you_mean
 
@@ -30,8 +30,8 @@ class Option(Struct, frozen=True):
         name: as typed, up to its value: ``-falign-loops=``, ``-funroll-loops``.
         form: a pattern of every value that may be committed; ``""`` if the option takes no value.
         drawn: the values that a space draws from.
-        control_class: what it may change of a kernel's results and contracts, with any of its values.
-        source: the manual, its section, and the entry there that say so.
+        control_class: its effect on a kernel's results and contracts, with any of its values.
+        source: the manual's section and entry.
     """
 
     name: str
@@ -46,12 +46,7 @@ class Option(Struct, frozen=True):
 
 
 class Unlisted(Struct, frozen=True):
-    """Options that only the maintainers can let in, and whose class is known nevertheless.
-
-    Attributes:
-        form: a pattern of whole options.
-        control_class, source: as of an ``Option``.
-    """
+    """Whole options, by a pattern, that only the maintainers can let in, and whose class is known nevertheless."""
 
     form: str
     control_class: ControlClass
@@ -62,10 +57,9 @@ class OptionList(Struct, frozen=True):
     """The options of one compiler.
 
     Attributes:
-        compiler: its name, for messages.
-        known: the options that a controls file may hold; append-only, so that committed controls stay valid.
-        nameable: a pattern of the whole options that ``acf_options`` may allow in addition.
-        unlisted: the classes of some of these; what no manual was read for is ``opaque``.
+        known: options that a controls file may hold; append-only, so that committed controls stay valid.
+        nameable: a pattern of whole options that ``acf_options`` may allow in addition.
+        unlisted: the classes of some of these; without a manual's word an option is ``opaque``.
     """
 
     compiler: str
@@ -87,21 +81,8 @@ class OptionList(Struct, frozen=True):
         """Whether ``option`` may stand in a controls file at all, with the maintainers' permission if necessary."""
         return self.knows(option) or self.nameable.fullmatch(option) is not None
 
-    def why_not(self, name: str, value: KnobValue, named: NamedOptions) -> str | None:
-        """Why the knob may not be committed, with the settings line that would allow it; None if it may."""
-        return self._refusal([f"{name}{value}"], named)
-
-    def why_any_not(self, knobs: Knobs, named: NamedOptions) -> str | None:
-        """Why the options in ``knobs`` may not all be committed, with the line that allows those that can be."""
-        return self._refusal(options_of(knobs), named)
-
-    def foreign(self, options: Iterable[str], named: NamedOptions) -> list[str]:
-        """Those of ``options`` that are neither known nor named by the maintainers."""
-        return [
-            option for option in options if not (self.knows(option) or (named.hold(option) and self.may_hold(option)))
-        ]
-
-    def _refusal(self, options: Iterable[str], named: NamedOptions) -> str | None:
+    def why_not(self, options: Iterable[str], named: NamedOptions) -> str | None:
+        """Why ``options`` may not all be committed, with the settings line that would allow them; None if they may."""
         foreign = self.foreign(options, named)
         if not foreign:
             return None
@@ -117,6 +98,12 @@ class OptionList(Struct, frozen=True):
             f"{self._nearest(foreign[0])}, so that only the maintainers can let {'it' if is_one else 'them'} in, by "
             f"this line in {named.where}: {named.line_for(*foreign)}"
         )
+
+    def foreign(self, options: Iterable[str], named: NamedOptions) -> list[str]:
+        """Those of ``options`` that are neither known nor named by the maintainers."""
+        return [
+            option for option in options if not (self.knows(option) or (named.hold(option) and self.may_hold(option)))
+        ]
 
     def _nearest(self, option: str) -> str:
         """What was probably meant; empty for a known option, whose value is what is wrong."""
@@ -134,11 +121,7 @@ Render = Callable[[Candidate], ControlsFile]
 
 
 def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
-    """Check that ``data`` is what ``render`` makes of ``knobs``.
-
-    Raises:
-        StoreError: they differ, or an option may not stand in a controls file.
-    """
+    """Check that ``data`` is what ``render`` makes of ``knobs``; StoreError where it is not, or cannot be."""
     try:
         rendered = render(Candidate(knobs))
     except MarkerError as error:
@@ -152,22 +135,14 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
 
 
 def parse_named(kind: str, data: bytes, knobs: Knobs, render: Render, taker: str) -> ControlsFile:
-    """Check committed controls where ``taker``, a compiler, takes named knobs alone.
-
-    Raises:
-        StoreError: they are an ACF, or not what ``knobs`` render to.
-    """
+    """Check committed controls where ``taker``, a compiler, takes named knobs alone; StoreError."""
     if kind != "options":
         raise StoreError(f"{taker} takes named knobs, and this is a {kind}; run pytest --tune again")
     return parse_rendered(data, knobs, render)
 
 
 def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
-    """Check committed controls. The store has checked an ACF's digest, so only the knobs beside it are left.
-
-    Raises:
-        StoreError: an options file is not what its knobs render to, or a knob may not stand where it does.
-    """
+    """Check committed controls, of an ACF only the knobs, as the store checks its digest; StoreError."""
     if kind == "options":
         return parse_rendered(data, knobs, render)
     try:

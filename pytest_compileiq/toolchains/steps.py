@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import threading
@@ -51,7 +52,7 @@ def ask(
 
     Args:
         without: variables of ``build_environment`` that it does not see.
-        environment: what is set besides.
+        environment: variables set besides.
 
     Raises:
         EnvironmentFault: it did not answer in time, or was killed, by itself or in a program of its own.
@@ -68,7 +69,7 @@ def ask(
 
 
 def _killed_by_others(finished: Finished) -> str | None:
-    """What helps where a program, or one that it ran, was killed for no reason of its own; else None."""
+    """The remedy where a program, or one that it ran, was killed for no reason of its own; else None."""
     if not finished.returncode:
         return None
     for number, mend in _BY_OTHERS.items():
@@ -82,21 +83,17 @@ def _killed_by_others(finished: Finished) -> str | None:
 class RunsProgram(Protocol):
     """Runs a program to its end, within a time."""
 
-    def __call__(self, argv: Sequence[str], /, *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
-        """Run ``argv``; raises as ``process.run`` does."""
-        ...
+    def __call__(self, argv: Sequence[str], /, *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished: ...
 
 
 class Commands(Struct):
-    """Runs commands in ``rootdir``, all of them together within ``timeout_s``.
+    """Runs commands in ``rootdir``, all of them together within ``timeout_s`` seconds.
 
     Attributes:
         name: the compiler, for messages.
         out_dir: the build's directory, also for temporary files, which a killed compiler does not remove.
-        timeout_s: the time limit of all commands together, in seconds.
         first_error: picks the line of the output that says what is wrong.
-        environment: what is set besides ``build_environment``.
-        run_program: runs one command, as ``process.run`` does.
+        environment: variables set besides ``build_environment``.
         log: the tail of the output so far.
     """
 
@@ -145,6 +142,23 @@ class Commands(Struct):
         return finished.output
 
 
+def find_program(program: str, test_dir: Path, kind: str, remedy: str) -> str:
+    """The absolute path of a name on ``PATH`` or a path relative to the test file; EnvironmentFault with ``remedy``."""
+    is_path = os.sep in program
+    path = shutil.which(str(test_dir / program) if is_path else program)
+    if path is None:
+        where = f"at {test_dir / program}" if is_path else f"on PATH ({os.environ.get('PATH', '')})"
+        raise EnvironmentFault(f"no {kind} {program!r} {where}; {remedy}")
+    return str(Path(path).absolute())
+
+
+def telling_line(output: str, *patterns: re.Pattern[str]) -> str:
+    """The line of a program's output that says what is wrong: of the first pattern that finds one, or the last."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    found = (line for pattern in patterns for line in lines if pattern.search(line))
+    return next(found, lines[-1] if lines else "it printed nothing")[:500]
+
+
 @lru_cache(maxsize=8)
 def code_of(toolchain: str) -> str:
     """Digest the code that makes and reads builds: ``toolchains`` itself, ``machine_code`` and one toolchain."""
@@ -165,23 +179,19 @@ class ParallelCommands:
     def __reduce__(self) -> tuple[type[ParallelCommands], tuple[int]]:
         return ParallelCommands, (self._most,)  # another process has its own
 
-    def run(self, commands: Commands, several: Sequence[tuple[Sequence[str], str, object]]) -> None:
-        """Run ``several``, whose output is in ``commands.log`` in their order.
-
-        Args:
-            several: of each the words, what they are for, and what they make.
+    def run(self, commands: Commands, several: Sequence[tuple[Sequence[str], str]]) -> None:
+        """Run ``several``, each its words and what they are for; their output is in ``commands.log`` in their order.
 
         Raises:
             BuildError, EnvironmentFault: as ``Commands.run`` does, for the first that fails by their order.
         """
         if self._most == 1 or len(several) == 1:
-            for argv, what, _ in several:
+            for argv, what in several:
                 commands.run(argv, what)
             return
         own = [replace(commands, log="") for _ in several]
         with ThreadPoolExecutor(min(self._most, len(several))) as pool:
-            begun = zip(own, several, strict=True)
-            running = [pool.submit(self._run, each, argv, what) for each, (argv, what, _) in begun]
+            running = [pool.submit(self._run, each, *one) for each, one in zip(own, several, strict=True)]
             try:
                 for each in running:
                     each.result()

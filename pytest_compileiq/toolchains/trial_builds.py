@@ -65,11 +65,7 @@ def with_flags(
 def with_callees(
     source: Path, build: Callable[[Path], TrialBuild], source_of: Callable[[str], Path | None]
 ) -> tuple[tuple[Path, ...], set[str]]:
-    """``source`` with those of what it calls, and the symbols that none of these defines.
-
-    Raises:
-        NoSource: they are too many.
-    """
+    """``source`` with the sources of its callees, and the symbols that none defines; NoSource if too many."""
     paths: tuple[Path, ...] = (source,)
     new = paths
     defined, undefined = set[str](), set[str]()

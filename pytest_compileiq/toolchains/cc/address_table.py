@@ -26,12 +26,7 @@ _WHOLLY = "-fPIC -fno-semantic-interposition"
 
 
 def change_of(compiler: str, commands: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], str]:
-    """The words that let code be loaded which is bound to one address, and what to say of them; none where none is.
-
-    Args:
-        compiler: its name, e.g. ``gcc``.
-        commands: source → the compiler and its flags.
-    """
+    """The words that let code be loaded which is bound to one address, and a sentence about them."""
     bound = [
         source
         for source, (program, *words) in commands.items()
@@ -58,11 +53,7 @@ def _is_for_any_place(program: str, words: tuple[str, ...], language: str) -> bo
 
 
 def table_of(commands: Commands, program: str, functions: Sequence[str]) -> tuple[list[Path], tuple[str, ...]]:
-    """The object that holds the addresses of ``functions`` in their order, and the words that link it.
-
-    Raises:
-        BuildError: the assembler refuses it.
-    """
+    """The object that holds the addresses of ``functions`` in their order, and the words that link it."""
     source, script = commands.out_dir / "addresses.s", commands.out_dir / "addresses.map"
     words = ['.section .note.GNU-stack,"",%progbits', '.section .data.rel.ro,"aw"', ".balign 8", f".globl {TABLE}"]
     words += [f"{TABLE}:", *(f'.quad "{name}"' for name in functions)]

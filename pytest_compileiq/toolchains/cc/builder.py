@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.machine_code.shared_library import load_by_table, load_library
 from pytest_compileiq.model import (
     ArchitectureFrom,
@@ -29,7 +29,6 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
 from pytest_compileiq.toolchains.cc.address_table import TABLE, change_of, explained, table_of
-from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.compiler import (
     CcCompiler,
@@ -38,8 +37,8 @@ from pytest_compileiq.toolchains.cc.compiler import (
     naming_the_cplusplus_compiler,
     without_native,
 )
-from pytest_compileiq.toolchains.cc.flags import BaselineFlags, Flags, find_source, who_chooses
-from pytest_compileiq.toolchains.cc.floating_point import named_by
+from pytest_compileiq.toolchains.cc.flags import BaselineFlags, Flags, find_file, who_chooses
+from pytest_compileiq.toolchains.cc.includes import named_by
 from pytest_compileiq.toolchains.cc.known_options import render_options
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import command_line, recorded_command
@@ -63,28 +62,28 @@ _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
-    check_arguments(cc)
-    sources = tuple(find_source(source, place) for source in cc.sources)
+    functions = _checked(cc)
+    sources = tuple(find_file(source, place, f"Cc({source!r})", "a source") for source in cc.sources)
     line = command_line(cc, sources, place)
-    program, flags = line.program, line.flags
+    program = line.program
     deciding = min(sources, key=lambda source: _RANK[who_chooses(line.flags_of(source))])
-    architecture_from = who_chooses(line.flags_of(deciding))
     host_flags = line.host_flags(place.host_flags)
-    link = without_native(flags.link, host_flags)
-    flags = Flags(without_native(flags.compile, host_flags), link, flags.libraries)
-    every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
+    link = without_native(line.flags.link, host_flags)
+    compiles = without_native(line.flags.compile, host_flags)
+    every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *compiles]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
-    flags = Flags((*flags.compile, *defines), flags.link, flags.libraries)
+    compiles = (*compiles, *defines)
     own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     change, by_table = "", cc.output == "library" and cc.like is not None
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         more: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique") if program.name == "gcc" else ("-fPIC",)
         if by_table:
-            commands = {source: (*own.get(source, (program.program,)), *flags.compile) for source in sources}
+            commands = {source: (*own.get(source, (program.program,)), *compiles) for source in sources}
             more, change = change_of(program.name, commands)
-        flags = Flags((*flags.compile, *more), ("-shared", *flags.link), flags.libraries)
-    everywhere = {source: (*own.get(source, ())[1:], *flags.compile) for source in sources}
+        compiles, link = (*compiles, *more), ("-shared", *link)
+    flags = Flags(compiles, link, line.flags.libraries)
+    everywhere = {source: (*own.get(source, ())[1:], *compiles) for source in sources}
     architecture = program.architecture(everywhere[deciding])
     return CcBuilder(
         compiler=Compiler(
@@ -92,7 +91,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
             version=program.version,
             build=program.build,
             command=recorded_command(program, flags, sources, own),
-            architecture_from=architecture_from,
+            architecture_from=who_chooses(line.flags_of(deciding)),
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
@@ -101,28 +100,46 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         flags=flags,
         source_paths=sources,
         output=cc.output,
-        functions=functions_named(cc),
+        functions=functions,
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
         left_out=(*line.remarks, *([change] if change else ())),
         host_flags=host_flags,
         by_table=by_table,
-        side_by_side=ParallelCommands(place.jobs),
+        parallel=ParallelCommands(place.jobs),
     )
+
+
+def _checked(cc: Cc) -> FunctionSelection:
+    if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
+        given = ", ".join(map(repr, cc.sources))
+        raise MarkerError(f"Cc({given}): expected one or more sources, each a path, as in Cc('kernel.c', 'table.c')")
+    if not isinstance(cc.flags, str):
+        raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
+    if cc.like is not None and (not isinstance(cc.like, str) or not cc.like):
+        raise MarkerError(f"Cc(like={cc.like!r}): expected a path, as in like='build/compile_commands.json'")
+    if cc.compiler is not None and (not isinstance(cc.compiler, str) or not cc.compiler):
+        raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
+    if cc.output not in ("library", "executable"):
+        raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
+    functions = FunctionSelection.of("Cc", cc.functions, cc.neighbours)
+    if functions.are_given and cc.output == "executable":
+        raise MarkerError(
+            "Cc(output='executable'): a program is measured and compared as one whole, so functions= and neighbours= "
+            "say nothing about it: leave them out, or tune the function in a library"
+        )
+    return functions
 
 
 @dataclass(frozen=True)
 class CcBuilder(Builder):
-    """A ``pytest_compileiq.toolchains.base.Builder``. The compiler runs in ``rootdir`` on relative paths.
-
-    So neither ``__FILE__`` nor a diagnostic holds the path of a checkout.
+    """The compiler runs in ``rootdir`` on relative paths, so that ``__FILE__`` and diagnostics hold none of a checkout.
 
     Attributes:
-        own: source → the compiler and the flags that stand in front of ``flags`` for it alone.
-        left_out: what was left out of the command that production uses, or added to it, in sentences.
-        by_table: whether the library's functions are reached by a table of their addresses: see ``address_table``.
-        links: of the builds of this run.
+        own: source → the compiler and the flags in front of ``flags`` for it alone.
+        left_out: differences from production's command, in sentences.
+        by_table: whether a library's functions are reached by a table of their addresses: see ``address_table``.
     """
 
     is_modelled = counts = True
@@ -142,8 +159,7 @@ class CcBuilder(Builder):
     host_flags: HostFlags = field(default_factory=dict)
     by_table: bool = False
     links: Links = field(default_factory=Links, compare=False, repr=False)
-    side_by_side: ParallelCommands = field(default_factory=ParallelCommands, compare=False, repr=False)
-    clock: str = "cpu"
+    parallel: ParallelCommands = field(default_factory=ParallelCommands, compare=False, repr=False)
     knobs_taken: frozenset[str] = frozenset()
 
     @property
@@ -192,21 +208,23 @@ class CcBuilder(Builder):
         everything = self._read().everything
         own = {name for name in everything if self._reader.inside_rootdir(name) is not None}
         contents, others = map(self._reader.content, own), map(self._reader.content, everything - own)
-        return why_idle(probes, contents, others, self._macros_at_the_end)
+
+        def at_the_end(macros: Knobs) -> list[str]:
+            return [
+                ask([*words, *options_of(macros), "-E", "-dM", source], cwd=self.rootdir).output
+                for words, source in self._commands(macros)
+            ]
+
+        return why_idle(probes, contents, others, at_the_end)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         return self._build(controls, out_dir, timeout_s, Links(), ParallelCommands())
 
     def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        return self._build(controls, out_dir, timeout_s, self.links, self.side_by_side)
+        return self._build(controls, out_dir, timeout_s, self.links, self.parallel)
 
     def _build(
-        self,
-        controls: ControlsFile | None,
-        out_dir: Path,
-        timeout_s: float,
-        links: Links,
-        side_by_side: ParallelCommands,
+        self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links, parallel: ParallelCommands
     ) -> BuildResult:
         from pytest_compileiq.machine_code.elf import machine_code  # heavy, and workers need not build
 
@@ -214,7 +232,7 @@ class CcBuilder(Builder):
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
         compilations = self._compilations(controls, out_dir)
-        side_by_side.run(commands, compilations)
+        parallel.run(commands, [(argv, what) for argv, what, _ in compilations])
         objects = [made for _, _, made in compilations]
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         compiled_s = commands.seconds
@@ -222,28 +240,20 @@ class CcBuilder(Builder):
         code = machine_code(objects, self.functions.among, frozenset if self.by_table else lambda _names: ())
         entries, began_s = self._entries(code), commands.seconds
         table, words = table_of(commands, self.program.program, sorted(entries)) if self.by_table else ([], ())
-        self._link(commands, links, [*objects, *table], output, words)
+        linked = [*objects, *table]
+        argv = [self.program.program, *self.flags.link, *words, *map(str, linked), *self.flags.libraries]
+        with naming_the_cplusplus_compiler(self.source_paths, self.program):
+            try:
+                links.link(linked, output, lambda: commands.run([*argv, "-o", str(output)], "the link"))
+            except BuildError as error:
+                raise explained(error, self.program.name) if self.by_table else error from None
         seconds = compiled_s + commands.seconds - began_s  # reading is no part of the compiler's time
         return BuildResult(output, entries, code.program.metrics, commands.log, seconds)
 
-    def _link(
-        self, commands: Commands, links: Links, objects: Sequence[Path], output: Path, words: Sequence[str]
-    ) -> None:
-        begin = [self.program.program, *self.flags.link, *words]
-        link = [*begin, *map(str, objects), *self.flags.libraries, "-o", str(output)]
-        with naming_the_cplusplus_compiler(self.source_paths, self.program):
-            try:
-                links.link(objects, output, lambda: commands.run(link, "the link"))
-            except BuildError as error:
-                raise explained(error, self.program.name) if self.by_table else error from None
-
     def cacheable(self, controls: ControlsFile | None) -> GccBuild:
         options = (_NO_DATES, *(controls.data.decode("ascii").splitlines() if controls else ()))
-        compilations = tuple(
-            ((*words, *options), source)
-            for words, sources in self._commands(controls.knobs if controls else NO_KNOBS)
-            for source in sources
-        )
+        each = self._commands(controls.knobs if controls else NO_KNOBS)
+        compilations = tuple(((*words, *options), source) for words, source in each)
         output = TABLE if self.by_table else self.output
         return GccBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
 
@@ -295,16 +305,15 @@ class CcBuilder(Builder):
             return frozenset()
 
     def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:
-        options_file = out_dir / "controls.rsp"
+        response: tuple[str, ...] = ()
         if controls is not None:
-            options_file.write_bytes(controls.data)
-        response = self.options(controls, options_file) if controls is not None else ()
-        of_each = self._commands(controls.knobs if controls else NO_KNOBS)
-        by_source = [(words, source) for words, sources in of_each for source in sources]
+            response = self.options(controls, out_dir / "controls.rsp")
+            (out_dir / "controls.rsp").write_bytes(controls.data)
+        commands = self._commands(controls.knobs if controls else NO_KNOBS)
         compilations = []
-        for number, (words, source) in enumerate(by_source, start=1):
+        for number, (words, source) in enumerate(commands, start=1):
             made = out_dir / f"{number}-{Path(source).stem}.o"
-            several = f" (source {number} of {len(by_source)})" if len(by_source) > 1 else ""
+            several = f" (source {number} of {len(commands)})" if len(commands) > 1 else ""
             argv = (*words, _NO_DATES, *response, "-c", source, "-o", str(made))
             compilations.append((argv, f"{source}{several}", made))
         return compilations
@@ -329,21 +338,12 @@ class CcBuilder(Builder):
         return Reader(self.compiler.name, self.rootdir)
 
     def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
-        """What the baseline's commands read with ``words`` behind them, without the macros that ``knobs`` define."""
-        each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
-        return self._reader.read_by([(*command, *words, source) for command, source in each])
+        return self._reader.read_by([(*command, *words, source) for command, source in self._commands(knobs)])
 
-    def _macros_at_the_end(self, macros: Knobs) -> list[str]:
+    def _commands(self, knobs: Knobs = NO_KNOBS) -> list[tuple[tuple[str, ...], str]]:
+        """(the baseline's command without the macros that ``knobs`` define, source) of each source."""
+        together = dict.fromkeys(self.source_paths, (self.program.program,))
         return [
-            ask([*words, *options_of(macros), "-E", "-dM", source], cwd=self.rootdir).output
-            for words, sources in self._commands(macros)
-            for source in sources
-        ]
-
-    def _commands(self, knobs: Knobs = NO_KNOBS) -> list[tuple[tuple[str, ...], Sequence[str]]]:
-        """The baseline's commands without the macros that ``knobs`` define, each with the sources that it is for."""
-        each = [(begin, [source]) for source, begin in self.own.items()]
-        together = [((self.program.program,), self.source_paths)]
-        return [
-            (without_replaced((*begin, *self.flags.compile), knobs), sources) for begin, sources in each or together
+            (without_replaced((*begin, *self.flags.compile), knobs), source)
+            for source, begin in (self.own or together).items()
         ]

@@ -24,7 +24,6 @@ from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
 from pytest_compileiq.toolchains.cc.includes import (
-    Named,
     expect_modelled,
     included_by,
     may_branch_by_pragma,
@@ -45,28 +44,13 @@ _ELF = b"\x7fELF"
 
 
 class Installation(Struct, frozen=True):
-    """One gcc as it answers with some flags.
-
-    Attributes:
-        program: its path.
-        flags: that it links with, sorted.
-        environment: name → value, as pairs: what it looks at of this process's environment.
-        rootdir: where it runs.
-    """
+    """One gcc with the flags and libraries that it links with, and what it sees of the environment as pairs."""
 
     program: str
     flags: tuple[str, ...]
     libraries: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     rootdir: str
-
-    def inputs(self) -> Inputs:
-        """All that it reads and looks for, whatever the source.
-
-        Raises:
-            NotModelled: it is a wrapper around a compiler, or not the plain gcc of a system with glibc.
-        """
-        return _inputs(self)
 
     def listed(self, variable: str) -> list[str]:
         """The directories that a variable of its environment names."""
@@ -75,11 +59,7 @@ class Installation(Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def expect_gcc(program: str) -> None:
-    """Have ``program`` be a gcc itself.
-
-    Raises:
-        NotModelled: it may be a wrapper around one.
-    """
+    """Have ``program`` be a gcc itself."""
     driver = os.path.realpath(program)
     if not _GCC.fullmatch(Path(driver).name):
         raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
@@ -88,35 +68,26 @@ def expect_gcc(program: str) -> None:
 
 @lru_cache(maxsize=64)
 def _inputs(of: Installation) -> Inputs:
+    """All that it reads and looks for, whatever the source."""
+    answer = ask([of.program, *of.flags, "-print-search-dirs"], cwd=Path(of.rootdir)).output
+    told = {
+        kind: [join(of.rootdir, part) for part in listed.split(":")]
+        for kind, listed in re.findall(r"^(programs|libraries): =(.*)$", answer, re.MULTILINE)
+    }
+    if len(told) != 2:
+        raise NotModelled(f"{of.program} does not say where it looks for its programs")
+    programs, libraries = told["programs"], told["libraries"]
     driver = os.path.realpath(of.program)
-    programs, libraries = _search_directories(of)
     own = looked_for_in([*programs, *of.listed("PATH")], _PROGRAMS) | looked_for_in([*programs, *libraries], _DATA)
     executed = [driver, *sorted(name for name in own.files if Path(name).name in _PROGRAMS)]
     for program in executed:
         expect_a_binary(program)
-    return (
-        own
-        | Inputs(frozenset({driver, of.program}))
-        | loaded(executed, dict(of.environment), of.rootdir)
-        | _linked(of, libraries)
-    )
-
-
-def _search_directories(of: Installation) -> tuple[list[str], list[str]]:
-    answer = ask([of.program, *of.flags, "-print-search-dirs"], cwd=Path(of.rootdir)).output
-    told = {kind: listed.split(":") for kind, listed in re.findall(r"^(programs|libraries): =(.*)$", answer, re.M)}
-    if len(told) != 2:
-        raise NotModelled(f"{of.program} does not say where it looks for its programs")
-    among = {kind: [join(of.rootdir, part) for part in listed] for kind, listed in told.items()}
-    return among["programs"], among["libraries"]
+    started = loaded(executed, dict(of.environment), of.rootdir)
+    return own | Inputs(frozenset({driver, of.program})) | started | _linked(of, libraries)
 
 
 def expect_a_binary(program: str) -> None:
-    """Have ``program`` be one by itself.
-
-    Raises:
-        NotModelled: it is a script, or a wrapper around a compiler.
-    """
+    """Have ``program`` be one by itself."""
     try:
         with Path(program).open("rb") as stream:
             if stream.read(len(_ELF)) != _ELF:
@@ -161,12 +132,9 @@ _LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRA
 
 
 class GccBuild(Struct, frozen=True):
-    """One build: of some sources, with some controls, into one file.
+    """A ``CacheableBuild``: each source with its program and options, linked by ``compiler``.
 
     Attributes:
-        compiler: links.
-        compilations: of each source, the program with its options, the controls' behind them.
-        flags: those that link.
         output: ``library`` or ``executable``, or the name of the table by which a library's functions are reached.
         patterns: of the functions whose code is read from the objects.
     """
@@ -208,11 +176,11 @@ class GccBuild(Struct, frozen=True):
         own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
             here = Installation(program, self.flags.link, self.flags.libraries, environment, str(self.rootdir))
-            asked_for, others = here.inputs().parted(partial(_is_below, directories=own_directories))
+            asked_for, others = _inputs(here).parted(partial(_is_below, directories=own_directories))
             own, installed = own | asked_for, installed | others
         for words, source in self.compilations:
-            looked_at, standard = self._of_source(words, source), _standard(words[0], source)
-            system, others = looked_at.parted(partial(_is_below, directories=standard))
+            standard = _standard_directories(words[0], "c++" if is_cplusplus(source) else "c")
+            system, others = self._of_source(words, source, standard).parted(partial(_is_below, directories=standard))
             asked_for, system = system.parted(partial(_is_below, directories=own_directories))
             own, installed = own | others | asked_for, installed | system
         return own, installed
@@ -225,8 +193,7 @@ class GccBuild(Struct, frozen=True):
         asked_for = (match[1] for word in words if (match := _DIRECTORY.fullmatch(word)))
         yield from map(self._located, (*asked_for, *":".join(listed).split(":")))
 
-    def _of_source(self, words: Sequence[str], source: str) -> Inputs:
-        standard = _standard(words[0], source)
+    def _of_source(self, words: Sequence[str], source: str, standard: tuple[str, ...]) -> Inputs:
         read, directories = self._read(words, source, "-M")
         if any(may_branch_by_pragma(_text_of(path)) for path in read if not _is_below(path, standard)):
             read, directories = self._read(words, source, "-fsyntax-only", "-MD")
@@ -237,7 +204,10 @@ class GccBuild(Struct, frozen=True):
         other_names = _other_names(words, texts.values())
         for path, text in texts.items():
             content.update(text)
-            named = _named_in(path, text, _is_below(path, standard), other_names)
+            try:
+                named = named_in(text, is_the_compilers=_is_below(path, standard), other_names=other_names)
+            except NotModelled as reason:
+                raise NotModelled(f"{path}: {reason}") from None
             assembled = path if named.to_the_assembler else assembled
             quoted |= named.quoted
             angled |= named.angled
@@ -248,14 +218,11 @@ class GccBuild(Struct, frozen=True):
         if precompiled := next((path for path in inputs.files if path.endswith(".gch")), None):
             raise NotModelled(f"{precompiled} is a precompiled header")
         if assembled is not None:
-            self._expect_no_file_of_the_assembler(words, source, assembled, content.hexdigest())
+            if self.compiler.machine != "x86-64":
+                raise NotModelled(f"{assembled} may hold assembly, which is only followed for x86-64")
+            if why := _why_assembler_may_read(tuple(words), source, self.rootdir, content.hexdigest()):
+                raise NotModelled(f"{assembled} may hold assembly, and {why}")
         return inputs | Inputs(frozenset(read))
-
-    def _expect_no_file_of_the_assembler(self, words: Sequence[str], source: str, path: str, content: str) -> None:
-        if self.compiler.machine != "x86-64":
-            raise NotModelled(f"{path} may hold assembly, which is only followed for x86-64")
-        if reason := _why_assembler_may_read(tuple(words), source, self.rootdir, content):
-            raise NotModelled(f"{path} may hold assembly, and {reason}")
 
     def _read(self, words: Sequence[str], source: str, *options: str) -> tuple[set[str], list[str]]:
         """The files that are read, and the directories that are searched or would be if they were there."""
@@ -281,10 +248,6 @@ def _searched(shown: str) -> list[str]:
     return [*ignored, *re.findall(r"^ (.+)$", listed, re.MULTILINE)]
 
 
-def _standard(program: str, source: str) -> tuple[str, ...]:
-    return _standard_directories(program, "c++" if is_cplusplus(source) else "c")
-
-
 @lru_cache(maxsize=16)
 def _standard_directories(program: str, language: str) -> tuple[str, ...]:
     """Where a compiler looks for headers by itself, whatever the environment asks for."""
@@ -298,11 +261,7 @@ def _is_below(path: str, directories: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=256)
 def _why_assembler_may_read(words: tuple[str, ...], source: str, rootdir: Path, _content: str) -> str | None:
-    """Why what the compiler makes of a source may name a file to the assembler; None if it names none.
-
-    Args:
-        _content: the digest of all that the compiler reads.
-    """
+    """Why what the compiler makes of a source may name a file to the assembler; None if it names none."""
     with tempfile.TemporaryDirectory() as folder:
         assembly = Path(folder) / "assembly.s"
         try:
@@ -323,30 +282,11 @@ def _text_of(path: str) -> bytes:
 
 
 def _other_names(words: Sequence[str], texts: Collection[bytes]) -> frozenset[str]:
-    """What ``texts`` call ``__has_include`` besides.
-
-    Raises:
-        NotModelled: an option says something of one of these macros.
-    """
+    """What ``texts`` call ``__has_include`` besides."""
     names: frozenset[str] = frozenset()
-    while more := frozenset[str]().union(*(_other_names_in(text, names) for text in texts)) - names:
+    while more := frozenset[str]().union(*(other_names_in(text, names) for text in texts)) - names:
         names |= more
     for word in words:
         if word.startswith("-D") and not names.isdisjoint(re.findall(r"\w+", word.removeprefix("-D"))):
             raise NotModelled(f"{word[:100]} may ask for files")
     return names
-
-
-def _named_in(path: str, text: bytes, is_the_compilers: bool, other_names: frozenset[str]) -> Named:
-    try:
-        return _scanned(text, is_the_compilers, other_names)
-    except NotModelled as reason:
-        raise NotModelled(f"{path}: {reason}") from None
-
-
-_other_names_in = lru_cache(maxsize=4096)(other_names_in)
-
-
-@lru_cache(maxsize=4096)
-def _scanned(text: bytes, is_the_compilers: bool, other_names: frozenset[str]) -> Named:
-    return named_in(text, is_the_compilers=is_the_compilers, other_names=other_names)

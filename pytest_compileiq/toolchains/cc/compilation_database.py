@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,7 @@ _CLOSE_PATHS = 0.8  # difflib's ratio: paths of one project are alike
 
 
 class Checkout(Struct, frozen=True):
-    """The project's place where a command was recorded, and the same place here.
-
-    Attributes:
-        recorded: its absolute path there.
-        here: its path here, relative to rootdir: ``.``, or ``..`` for what lies above rootdir.
-    """
+    """The project's absolute path where a command was recorded, and its path here, relative to rootdir."""
 
     recorded: str
     here: str
@@ -65,14 +60,7 @@ class Checkout(Struct, frozen=True):
 
 
 class RecordedCommand(Struct, frozen=True):
-    """One recorded command.
-
-    Attributes:
-        directory: the absolute path that it ran in.
-        file: the absolute path of the source.
-        words: the command as recorded.
-        output: the file that it makes, as far as that is recorded.
-    """
+    """One recorded command; ``directory`` and ``file`` are absolute, ``output`` is empty where it is not recorded."""
 
     directory: str
     file: str
@@ -86,26 +74,14 @@ class RecordedCommand(Struct, frozen=True):
 
 
 class Database(Struct, frozen=True):
-    """A compilation database that a test names.
-
-    Attributes:
-        like: the name, for messages.
-        choice: the text behind the ``#`` of the name, which chooses among several commands of one file.
-        entries: all its commands.
-    """
+    """A compilation database; ``choice``, the text behind the ``#`` of ``like``, chooses among commands of one file."""
 
     like: str
     choice: str
     entries: tuple[RecordedCommand, ...]
 
     def commands_of(self, source: str, rootdir: Path) -> list[tuple[RecordedCommand, Checkout]]:
-        """The entries of ``source``, a path relative to rootdir, each with the checkout that it was recorded in.
-
-        Of commands that were recorded in several checkouts, those of this one count.
-
-        Raises:
-            MarkerError: there is none.
-        """
+        """The entries of ``source``, a path relative to rootdir, each with the checkout that it was recorded in."""
         tail = source
         while tail.startswith("../"):
             tail = tail.removeprefix("../")
@@ -127,11 +103,7 @@ class Database(Struct, frozen=True):
 
 
 def read_database(like: str, place: Place) -> Database:
-    """The database that ``like`` names: a file or its directory, relative to the test file, and a choice behind ``#``.
-
-    Raises:
-        MarkerError: it does not exist, or is no compilation database.
-    """
+    """The database that ``like`` names, relative to the test file; MarkerError where it is none."""
     name, choice = like, ""
     if not exists(place.test_dir / like):
         name, _, choice = like.partition("#")
@@ -150,42 +122,31 @@ def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, r
     """
     left = _MOST_READ
 
-    def read(path: Path) -> str:
+    def expand(words: Sequence[str], depth: int) -> Iterator[str]:
         nonlocal left
-        data = read_regular(path, left, follow=True)
-        left -= max(len(data), _LEAST_READ)
-        if left < 0:
-            raise Unfit(f"and its files have more than {_MOST_READ} bytes")
-        return data.decode()
+        for word in words:
+            if not word.startswith("@"):
+                yield word
+                continue
+            path = rootdir / checkout.path(word[1:], entry.directory)
+            try:
+                if depth == _DEEPEST:
+                    raise ValueError(f"{_DEEPEST} response files within each other")
+                data = read_regular(path, left, follow=True)
+                left -= max(len(data), _LEAST_READ)
+                if left < 0:
+                    raise Unfit(f"and its files have more than {_MOST_READ} bytes")
+                content = shlex.split(data.decode())
+                if any("\0" in text for text in content):
+                    raise ValueError("it holds a NUL, which no command can")
+            except (ValueError, Unfit) as error:
+                raise MarkerError(
+                    f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
+                    "project first, or give the command's options in flags="
+                ) from error
+            yield from expand(content, depth + 1)
 
-    return _expanded(words, entry, checkout, rootdir, read, 0)
-
-
-def _expanded(
-    words: Sequence[str],
-    entry: RecordedCommand,
-    checkout: Checkout,
-    rootdir: Path,
-    read: Callable[[Path], str],
-    depth: int,
-) -> Iterator[str]:
-    for word in words:
-        if not word.startswith("@"):
-            yield word
-            continue
-        path = rootdir / checkout.path(word[1:], entry.directory)
-        try:
-            if depth == _DEEPEST:
-                raise ValueError(f"{_DEEPEST} response files within each other")
-            content = shlex.split(read(path))
-            if any("\0" in text for text in content):
-                raise ValueError("it holds a NUL, which no command can")
-        except (ValueError, Unfit) as error:
-            raise MarkerError(
-                f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
-                "project first, or give the command's options in flags="
-            ) from error
-        yield from _expanded(content, entry, checkout, rootdir, read, depth + 1)
+    return expand(words, 0)
 
 
 @lru_cache(maxsize=8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,7 +16,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import HostFlags, Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
-from pytest_compileiq.toolchains.steps import ask
+from pytest_compileiq.toolchains.steps import ask, find_program, telling_line
 
 _EMPTY_FILE = ("-x", "c", os.devnull)
 
@@ -29,20 +28,13 @@ _INSTRUCTION_SET = re.compile(
 )
 _NAMES_IN_CPUINFO = {"SSE3": "pni", "LZCNT": "abm", "BMI": "bmi1", "PCLMUL": "pclmulqdq", "SHA": "shani"}
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+_TELLING = re.compile(r"[Ee]rror:|undefined reference|cannot find|fatal")
 _NATIVE = re.compile(r"-m(arch|tune|cpu)=native")
 _OF_A_MACHINE = re.compile(r"-m[a-z0-9][A-Za-z0-9._+=-]*")
 
 
 class CcCompiler(Struct, frozen=True):
-    """An installed compiler.
-
-    Attributes:
-        program: its path.
-        name: ``gcc`` or ``clang``.
-        version: e.g. ``12.2.0``.
-        build: the first line of ``--version``.
-        machine: the family of processors it compiles for by default, e.g. ``x86-64``.
-    """
+    """An installed gcc or clang (``name``); ``build`` is its line of ``--version``, ``machine`` e.g. ``x86-64``."""
 
     program: str
     name: str
@@ -66,13 +58,8 @@ class CcCompiler(Struct, frozen=True):
         return re.sub(r"[^A-Za-z0-9._-]", "_", chosen[-1]) if chosen else self.machine
 
     def host_flags(self, flags: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """What each ``native`` of ``flags`` means here: the processor's name and instruction sets it adds or lacks.
-
-        The cache sizes that ``native`` would also set are left out, since they differ between virtual machines.
-
-        Raises:
-            MarkerError: the compiler has no ``native`` here.
-        """
+        """What each ``native`` of ``flags`` means here: the processor's name and instruction sets it adds or lacks."""
+        # Without the cache sizes that native would set too, which differ between virtual machines.
         named = ((flag, _NATIVE.fullmatch(flag)) for flag in flags)
         return {flag: tuple(self._resolve_native(native[1])) for flag, native in named if native}
 
@@ -90,11 +77,7 @@ class CcCompiler(Struct, frozen=True):
         return f"it needs {', '.join(missing)}, which this processor lacks" if present and missing else None
 
     def instruction_sets(self, flags: Sequence[str]) -> frozenset[str]:
-        """Instruction sets that ``flags`` turn on, named as in the compiler's macros (``AVX2``).
-
-        Raises:
-            MarkerError: the compiler refuses one of ``flags``.
-        """
+        """Instruction sets that ``flags`` turn on, named as in the compiler's macros (``AVX2``)."""
         return _instruction_sets(self.program, tuple(flag for flag in flags if flag.startswith("-m")))
 
     def _resolve_native(self, kind: str) -> list[str]:
@@ -106,9 +89,7 @@ class CcCompiler(Struct, frozen=True):
             raise MarkerError(f"{self.name} does not say what -m{kind}=native means here: name the processor instead")
         if kind != "arch" or self.machine != "x86-64":
             return [f"-m{kind}={names[-1]}"]
-        return self._spelled_out(names[-1])
-
-    def _spelled_out(self, name: str) -> list[str]:
+        name = names[-1]
         native = self.instruction_sets(["-march=native"])
         if name == "x86-64":  # the compiler does not know this processor: take the best level that fits
             fitting = (level for level in _X86_LEVELS if self.instruction_sets([f"-march={level}"]) <= native)
@@ -120,22 +101,14 @@ class CcCompiler(Struct, frozen=True):
 
 
 def without_native(flags: Sequence[str], host_flags: HostFlags) -> tuple[str, ...]:
-    """``flags`` with every ``native`` replaced by what it means.
-
-    Raises:
-        EnvironmentFault: that is not known, and it would mean this machine's processor.
-    """
+    """``flags`` with every ``native`` replaced by what it means."""
     if unknown := next((flag for flag in flags if _NATIVE.fullmatch(flag) and flag not in host_flags), None):
         raise EnvironmentFault(f"the machine that runs what is built does not say what {unknown} means there")
     return tuple(meant for flag in flags for meant in host_flags.get(flag, (flag,)))
 
 
 def expect_machine_flags(host_flags: HostFlags) -> HostFlags:
-    """``host_flags`` as another machine has told them, each of which chooses a processor and does nothing else.
-
-    Raises:
-        EnvironmentFault: one is something else.
-    """
+    """``host_flags`` as another machine has told them; EnvironmentFault unless each chooses a processor alone."""
     for flag, meant in host_flags.items():
         odd = [flag] if not _NATIVE.fullmatch(flag) else [word for word in meant if not _OF_A_MACHINE.fullmatch(word)]
         if odd:
@@ -149,31 +122,22 @@ def find_compiler(compiler: str, place: Place) -> CcCompiler:
     Raises:
         EnvironmentFault: it is missing, does not answer, or is neither gcc nor clang.
     """
-    if os.sep in compiler:
-        wanted = str(place.test_dir / compiler)
-        program = shutil.which(wanted)
-        where = f"at {wanted}"
-    else:
-        program = shutil.which(compiler)
-        where = f"on PATH ({os.environ.get('PATH', '')})"
-    if program is None:
-        raise EnvironmentFault(
-            f"no compiler {compiler!r} {where}; install it, or name another: Cc(…, compiler='clang')"
-        )
-    return _identify(str(Path(program).absolute()))
+    remedy = "install it, or name another: Cc(…, compiler='clang')"
+    return _identify(find_program(compiler, place.test_dir, "compiler", remedy))
 
 
 def first_error(output: str) -> str:
     """The line of a compiler's or linker's output that says what is wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = (line for line in lines if re.search(r"[Ee]rror:|undefined reference|cannot find|fatal", line))
-    return next(telling, lines[-1] if lines else "it printed nothing")[:500]
+    return telling_line(output, _TELLING)
 
 
 @lru_cache(maxsize=64)
 def _identify(program: str) -> CcCompiler:
     said = ask([program, "--version"]).output
-    build = said.partition("\n")[0].strip() + _configuration(said)
+    build = said.partition("\n")[0].strip()
+    if files := re.findall(r"^Configuration file: (.+)$", said, re.MULTILINE):  # clang puts their options before all
+        content = b"".join(Path(file).read_bytes() for file in files if Path(file).is_file())
+        build += f", configuration {sha256_hex(content)[:8]}"
     asked = [program, "-dM", "-E", *_EMPTY_FILE]
     answer = ask(asked)
     if answer.returncode < 0 or "signal terminated program" in answer.output:
@@ -190,13 +154,6 @@ def _identify(program: str) -> CcCompiler:
             machine = ask([program, "-dumpmachine"]).output.partition("-")[0].strip().replace("_", "-")
             return CcCompiler(program, name, version, build, machine)
     raise EnvironmentFault(f"{program} is neither gcc nor clang: it says {build!r}; give Cc one of these")
-
-
-def _configuration(said: str) -> str:
-    """``, configuration 1a2b3c4d`` of the files whose options clang puts before all others; empty without any."""
-    files = re.findall(r"^Configuration file: (.+)$", said, re.MULTILINE)
-    content = b"".join(Path(file).read_bytes() for file in files if Path(file).is_file())
-    return f", configuration {sha256_hex(content)[:8]}" if files else ""
 
 
 @lru_cache(maxsize=256)
@@ -236,11 +193,7 @@ def is_cplusplus(source: str) -> bool:
 
 @contextmanager
 def naming_the_cplusplus_compiler(sources: Sequence[str], compiler: CcCompiler) -> Iterator[None]:
-    """Add to an error about an undefined symbol which compiler links C++, where one of C was given C++.
-
-    Raises:
-        BuildError: as raised inside.
-    """
+    """Add to an error about an undefined symbol which compiler links C++, where one of C was given C++."""
     try:
         yield
     except BuildError as error:

@@ -1,14 +1,18 @@
-"""Reads what gcc writes of a source: its statements (``-fdump-tree-gimple``) and operations (``-fdump-rtl-expand``).
+"""Reads what compilers write of a source, each with its place.
 
+Of gcc: its statements (``-fdump-tree-gimple``) and operations (``-fdump-rtl-expand``).
 Statements have names, directives, attributes and lines; operations have machine modes, which are types without their
 names: ``DF`` is double, ``V8SF`` eight floats. Both are GCC's own, documented in its "Internals" manual, and the same
 for every processor and every language in front.
+
+Of clang: LLVM IR before any pass, in which each operation says what relaxes it. LLVM Language Reference Manual,
+"Fast-Math Flags", "llvm.fmuladd.*" and "llvm.loop" metadata.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where, mode_set_by, stem_of
 
@@ -44,28 +48,22 @@ _MADE_BY_GCC = frozenset({"sincos", "sincosf", "sincosl"})  # of a sine and a co
 
 def read_operations(rtl: str) -> FloatingPoint:
     """The operations of a ``-fdump-rtl-expand``, each with the line that it comes from."""
-    arithmetic: Where | None = None
-    complex_arithmetic: Where | None = None
-    bits: Where | None = None
+    seen = FloatingPoint()
     products: dict[str, Where] = {}
     sums: set[tuple[str, str]] = set()
     for operations, others, where in _instructions(rtl):
-        arithmetic = arithmetic or (where if operations else None)
-        complex_arithmetic = complex_arithmetic or (where if "complex" in others else None)
-        bits = bits or (where if "bits" in others else None)
+        seen.arithmetic = seen.arithmetic or (where if operations else None)
+        seen.complex_arithmetic = seen.complex_arithmetic or (where if "complex" in others else None)
+        seen.bits = seen.bits or (where if "bits" in others else None)
         for code, mode in operations:
             if code in _PRODUCTS:
                 products.setdefault(mode, where)
             elif code in _SUMS:
                 sums.add((code, mode))
     met = {mode: [code for code in _SUMS if (code, mode) in sums] for mode in products}
-    return FloatingPoint(
-        arithmetic=arithmetic,
-        products_meet_sums=next((where for mode, where in products.items() if met[mode]), None),
-        products_meet_both=next((where for mode, where in products.items() if len(met[mode]) == len(_SUMS)), None),
-        complex_arithmetic=complex_arithmetic,
-        bits=bits,
-    )
+    seen.products_meet_sums = next((where for mode, where in products.items() if met[mode]), None)
+    seen.products_meet_both = next((where for mode, where in products.items() if len(met[mode]) == len(_SUMS)), None)
+    return seen
 
 
 def _instructions(rtl: str) -> Iterator[tuple[list[tuple[str, str]], set[str], Where]]:
@@ -95,13 +93,8 @@ def library_symbols(assembly: str) -> list[str]:
 
 def read_statements(gimple: str) -> FloatingPoint:
     """The calls, directives and attributes of a ``-fdump-tree-gimple-lineno``."""
-    calls: dict[str, Where] = {}
+    seen = FloatingPoint()
     by_std: dict[str, Where] = {}  # std::cbrt calls __builtin_cbrtf in a header: the project's own line says more
-    complex_arithmetic: Where | None = None
-    reductions: dict[str, Where] = {}
-    modes: dict[str, Where] = {}
-    bits: Where | None = None
-    attributes: dict[Flags, Where] = {}
     waiting: list[Flags] = []
     types: dict[str, str] = {}  # of the function's variables
     where = ""
@@ -112,33 +105,26 @@ def read_statements(gimple: str) -> FloatingPoint:
             types = {} if line == "}" else types
             waiting += _flags(line)
         if place:
-            attributes |= {flags: where for flags in waiting if flags not in attributes}
+            seen.attributes |= {flags: where for flags in waiting if flags not in seen.attributes}
             waiting = []
         if declared := _DECLARED.match(line):
             types[declared[2]] = declared[1]
-            complex_arithmetic = complex_arithmetic or (where if _COMPLEX.match(declared[1]) else None)
+            seen.complex_arithmetic = seen.complex_arithmetic or (where if _COMPLEX.match(declared[1]) else None)
         elif directive := _DIRECTIVE.search(line):
-            reductions |= {text: where for text in _reorders(directive, types) if text not in reductions}
+            seen.reductions |= {text: where for text in _reorders(directive, types) if text not in seen.reductions}
         elif line.startswith(" "):
             for prefix, name in _CALL.findall(line):
                 if (stem := stem_of(name)) is not None:
-                    known, key = (by_std, stem) if prefix == "std::" else (calls, prefix + name)
+                    known, key = (by_std, stem) if prefix == "std::" else (seen.calls, prefix + name)
                     known.setdefault(key, where)
-            bits = bits or (where if _SIGNS.search(line) else None)
+            seen.bits = seen.bits or (where if _SIGNS.search(line) else None)
             if setter := mode_set_by(line):
-                modes.setdefault(setter, where)
-    for name, place_of_call in calls.items():
+                seen.modes.setdefault(setter, where)
+    for name, place_of_call in seen.calls.items():
         stem = stem_of(name.removeprefix("__builtin_"))
         if place_of_call.startswith("/") and stem in by_std:
-            calls[name] = by_std[stem]
-    return FloatingPoint(
-        calls=calls,
-        complex_arithmetic=complex_arithmetic,
-        reductions=reductions,
-        modes=modes,
-        bits=bits,
-        attributes=attributes,
-    )
+            seen.calls[name] = by_std[stem]
+    return seen
 
 
 def _reorders(directive: re.Match[str], types: Mapping[str, str]) -> Iterator[str]:
@@ -186,21 +172,32 @@ _SIGN = re.compile(r"@llvm\.copysign|= bitcast (?:half|bfloat|float|double) .* t
 
 
 def read_ir(text: str) -> FloatingPoint:
-    """The floating point of LLVM IR; places are those of the lines' debug locations."""
+    """The floating point of LLVM IR before any pass; places are those of the lines' debug locations."""
     places = _Places(text)
-    seen = _Seen()
+    seen = FloatingPoint()
     variables = frozenset(_IR_VARIABLE.findall(text))
     for line in text.splitlines():
         if not line.startswith((" ", "@")):
             continue
         where = places.of(line)
         for name in _GLOBAL.findall(line):  # a function's address may be called anywhere, from a table too
-            if name not in variables:
-                seen.note_function(name, where)
+            if name in variables:
+                continue
+            if name.startswith("llvm.fmuladd."):
+                seen.arithmetic = seen.arithmetic or where
+                seen.products_meet_sums = seen.products_meet_sums or where
+            if stem_of(plain := _library_name(name)) is not None:
+                seen.calls.setdefault(plain, where)
+        flags: Collection[str] = ()
         if operation := _IR_OPERATION.search(line):
-            seen.note_operation(operation[1], frozenset(operation[2].split()), where)
+            flags = operation[2].split()
+            seen.arithmetic = seen.arithmetic or where
+            if not _MAY_FUSE.isdisjoint(flags) and operation[1] in ("fmul", "fdiv"):
+                seen.products_meet_sums = seen.products_meet_sums or where
         elif call := _IR_CALL.search(line):
-            seen.note_relaxed(frozenset(call[1].split()), where)
+            flags = call[1].split()
+        for flag in sorted(_RELAXING.intersection(flags)):
+            seen.relaxed.setdefault(flag, where)
         if _SIGN.search(line):
             seen.bits = seen.bits or where
         if setter := mode_set_by(line):
@@ -209,45 +206,7 @@ def read_ir(text: str) -> FloatingPoint:
             seen.reductions.setdefault("atomic", where)
     if seen.arithmetic and _REORDERS_LOOP.search(text):
         seen.reductions.setdefault("a loop that is to be vectorised", places.source)
-    return FloatingPoint(
-        arithmetic=seen.arithmetic,
-        products_meet_sums=seen.fused,
-        calls=seen.calls,
-        reductions=seen.reductions,
-        modes=seen.modes,
-        bits=seen.bits,
-        relaxed=seen.relaxed,
-    )
-
-
-class _Seen:
-    """What was met so far, each with its first place."""
-
-    def __init__(self) -> None:
-        self.arithmetic: Where | None = None
-        self.fused: Where | None = None
-        self.bits: Where | None = None
-        self.calls: dict[str, Where] = {}
-        self.reductions: dict[str, Where] = {}
-        self.modes: dict[str, Where] = {}
-        self.relaxed: dict[str, Where] = {}
-
-    def note_operation(self, code: str, flags: frozenset[str], where: Where) -> None:
-        self.arithmetic = self.arithmetic or where
-        if flags & _MAY_FUSE and code in ("fmul", "fdiv"):
-            self.fused = self.fused or where
-        self.note_relaxed(flags, where)
-
-    def note_function(self, name: str, where: Where) -> None:
-        if name.startswith("llvm.fmuladd."):
-            self.arithmetic = self.arithmetic or where
-            self.fused = self.fused or where
-        if stem_of(plain := _library_name(name)) is not None:
-            self.calls.setdefault(plain, where)
-
-    def note_relaxed(self, flags: frozenset[str], where: Where) -> None:
-        for flag in sorted(flags & _RELAXING):
-            self.relaxed.setdefault(flag, where)
+    return seen
 
 
 def _library_name(name: str) -> str:

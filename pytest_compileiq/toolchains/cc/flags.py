@@ -47,18 +47,9 @@ class Flags(Struct, frozen=True):
     link: tuple[str, ...]
     libraries: tuple[str, ...]
 
-    @property
-    def machine(self) -> tuple[str, ...]:
-        """The flags that choose the processor."""
-        return tuple(flag for flag in self.compile if flag.startswith("-m"))
-
 
 def split_flags(flags: str, place: Place) -> Flags:
-    """Read ``flags``; relative paths in them become relative to rootdir, where the compiler runs.
-
-    Raises:
-        MarkerError: a flag cannot be used, saying why.
-    """
+    """Read ``flags``; relative paths in them become relative to rootdir, where the compiler runs."""
     try:
         tokens = rooted(shlex.split(flags), place)
     except ValueError as error:
@@ -67,30 +58,22 @@ def split_flags(flags: str, place: Place) -> Flags:
 
 
 def by_stage(tokens: Sequence[str], given: str) -> Flags:
-    """``tokens``, whose paths are joined to their options, by what they reach.
-
-    Args:
-        given: where they come from, for the message.
-
-    Raises:
-        MarkerError: a flag cannot be used, saying why.
-    """
+    """``tokens``, whose paths are joined to their options, by what they reach."""
     for token in tokens:
-        if reason := _unusable(token):
-            raise MarkerError(f"{given}: {token!r} cannot be used: {reason}")
+        if "\0" in token:
+            raise MarkerError(f"{given}: {token!r} cannot be used: no command can hold a NUL")
+        for beginning, reason in _UNUSABLE.items():
+            if token == beginning or (beginning not in _UNUSABLE_ALONE and token.startswith(beginning)):
+                raise MarkerError(f"{given}: {token!r} cannot be used: {reason}")
     libraries = tuple(token for token in tokens if token.startswith(_LINKS_ONLY))
     compiles = tuple(token for token in tokens if token not in libraries)
-    return Flags(compiles, tuple(_linking(compiles)), libraries)
-
-
-def _linking(flags: Sequence[str]) -> Iterator[str]:
-    """Those of ``flags`` that the link takes too."""
-    left = iter(flags)
+    links, left = [], iter(compiles)
     for flag in left:
         if flag in ONLY_COMPILES_WITH_VALUE:
             next(left, None)
         elif not flag.startswith(_COMPILES_ONLY) and flag not in _SETS_FLUSH_TO_ZERO:
-            yield flag
+            links.append(flag)
+    return Flags(compiles, tuple(links), libraries)
 
 
 def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:
@@ -99,15 +82,6 @@ def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:
     if not chosen:
         return "default"
     return "machine" if chosen[-1] == "native" else "test"
-
-
-def _unusable(token: str) -> str | None:
-    if "\0" in token:
-        return "no command can hold a NUL"
-    for beginning, reason in _UNUSABLE.items():
-        if token == beginning or (beginning not in _UNUSABLE_ALONE and token.startswith(beginning)):
-            return reason
-    return None
 
 
 def rooted(tokens: Sequence[str], place: Place) -> list[str]:
@@ -147,16 +121,16 @@ def relative_to_rootdir(path: Path, place: Place) -> str:
     return Path(os.path.relpath(place.test_dir / path, place.rootdir)).as_posix()
 
 
-def find_source(source: str, place: Place) -> str:
-    """``source``, named relative to the test file, as it is named relative to the root.
+def find_file(name: str, place: Place, given: str, subject: str = "it") -> str:
+    """``name``, which is relative to the test file, relative to rootdir.
 
     Raises:
-        MarkerError: there is no such file.
+        MarkerError: there is no such file as ``given``.
     """
-    path = place.test_dir / source
+    path = place.test_dir / name
     if not (exists(path) and path.is_file()):
-        raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
-    return relative_to_rootdir(Path(source), place)
+        raise MarkerError(f"{given}: no such file: {path}; {subject} is named relative to the test file")
+    return relative_to_rootdir(Path(name), place)
 
 
 _LEVEL = re.compile(r"-O(\w*)")
@@ -195,7 +169,8 @@ class BaselineFlags(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, compiler: str, command: Sequence[str]) -> BaselineFlags:
         """The baseline whose recorded command this is."""
-        return cls(compiler, tuple(map(tuple, _by_source(command))))
+        sources = dict.fromkeys(tuple(_options_of(flags)) for _, flags, _ in recorded_compilations(command))
+        return cls(compiler, tuple(sources) or (tuple(_options_of(_before(command, "--link"))),))
 
     def widened(self, control_class: ControlClass, option: str) -> ControlClass:
         """The class of ``option`` behind this baseline: a level may switch on what the baseline does not assume."""
@@ -261,25 +236,28 @@ def _level(option: str) -> int | None:
 
 
 def _level_of(flags: Sequence[str]) -> int:
-    """The level that the last of ``flags`` to set one sets."""
     return next((level for flag in reversed(flags) if (level := _level(flag)) is not None), 0)
 
 
-def _by_source(command: Sequence[str]) -> Iterator[list[str]]:
-    """The flags of each source in a recorded command; of one that compiles all sources alike, the flags of all."""
-    compiles = list(command[: command.index("--link")] if "--link" in command else command)
-    if "--then" not in compiles:
-        yield _options_of(compiles)
+def recorded_compilations(command: Sequence[str]) -> Iterator[tuple[str, list[str], str]]:
+    """(compiler, flags, source) of each source of a recorded command: all alike, or each its own before ``--then``."""
+    compiles = _before(command, "--link")
+    begin = _before(compiles, "--then")
+    bare = [
+        place
+        for place, word in enumerate(begin)
+        if not (word.startswith("-") or (place and begin[place - 1] in (*ONLY_COMPILES_WITH_VALUE, "--param")))
+    ]
+    if len(begin) == len(compiles):
+        flags = [word for place, word in enumerate(begin) if place not in bare]
+        yield from ((begin[0], flags, begin[place]) for place in bare[1:])
         return
-    border = compiles.index("--then")
-    behind, own = _options_of(compiles[border + 1 :]), compiles[:border]
-    bare = [place for place, word in enumerate(own) if not word.startswith("-") and not _is_value(own, place)]
     for compiler, source in zip(bare[::2], bare[1::2], strict=False):
-        yield [*_options_of(own[compiler:source]), *behind]
+        yield begin[compiler], [*begin[compiler + 1 : source], *compiles[len(begin) + 1 :]], begin[source]
 
 
-def _is_value(words: Sequence[str], place: int) -> bool:
-    return place > 0 and words[place - 1] in ONLY_COMPILES_WITH_VALUE
+def _before(words: Sequence[str], border: str) -> list[str]:
+    return list(words[: words.index(border)] if border in words else words)
 
 
 def _options_of(words: Sequence[str]) -> list[str]:

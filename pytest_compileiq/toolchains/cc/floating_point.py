@@ -11,14 +11,15 @@ Built-in Functions Provided by GCC"; glibc manual, "Known Maximum Errors in Math
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 Where = str  # file:line
 Flags = tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class FloatingPoint:
     """What one source does with floating point; each with the first place where it does.
 
@@ -38,34 +39,26 @@ class FloatingPoint:
     arithmetic: Where | None = None
     products_meet_sums: Where | None = None
     products_meet_both: Where | None = None
-    calls: Mapping[str, Where] = field(default_factory=dict)
+    calls: dict[str, Where] = field(default_factory=dict)
     complex_arithmetic: Where | None = None
-    reductions: Mapping[str, Where] = field(default_factory=dict)
-    modes: Mapping[str, Where] = field(default_factory=dict)
+    reductions: dict[str, Where] = field(default_factory=dict)
+    modes: dict[str, Where] = field(default_factory=dict)
     bits: Where | None = None
-    attributes: Mapping[Flags, Where] = field(default_factory=dict)
-    relaxed: Mapping[str, Where] = field(default_factory=dict)
+    attributes: dict[Flags, Where] = field(default_factory=dict)
+    relaxed: dict[str, Where] = field(default_factory=dict)
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is none that a compiler could change, however it optimises."""
         return not (self.arithmetic or self.calls or self.complex_arithmetic or self.modes)
 
 
 def united(first: FloatingPoint, second: FloatingPoint) -> FloatingPoint:
     """What either has; where both have something, the place of the first."""
-    return FloatingPoint(
-        arithmetic=first.arithmetic or second.arithmetic,
-        products_meet_sums=first.products_meet_sums or second.products_meet_sums,
-        products_meet_both=first.products_meet_both or second.products_meet_both,
-        calls={**second.calls, **first.calls},
-        complex_arithmetic=first.complex_arithmetic or second.complex_arithmetic,
-        reductions={**second.reductions, **first.reductions},
-        modes={**second.modes, **first.modes},
-        bits=first.bits or second.bits,
-        attributes={**second.attributes, **first.attributes},
-        relaxed={**second.relaxed, **first.relaxed},
-    )
+    merged: dict[str, Any] = {}
+    for each in fields(FloatingPoint):
+        here, there = getattr(first, each.name), getattr(second, each.name)
+        merged[each.name] = {**there, **here} if isinstance(here, dict) else here or there
+    return FloatingPoint(**merged)
 
 
 _UNARY = (
@@ -138,12 +131,6 @@ def replaced_calls(names: Sequence[str], assembly: str) -> list[str]:
     return [name for name in names if name in replaced]
 
 
-_ERRNO = re.compile(rb"\b(?:errno|math_errhandling)\b")
-_FENV = re.compile(
-    rb"\b(?:fenv\.h|cfenv|FENV_ACCESS|fe(?:clear|test|raise|enable|disable|get)except|fe[gs]etexceptflag|fe[gs]etenv"
-    rb"|feholdexcept|feupdateenv|_mm_[gs]etcsr|_MM_[GS]ET_EXCEPTION_\w+|ieee_(?:exceptions|arithmetic|features))\b",
-    re.IGNORECASE,
-)
 # What compilers write of it: calls, intrinsics and instructions that write a control register.
 _SETS_MODE = re.compile(
     r"\b(?:fesetround|fesetenv|feupdateenv|_mm_setcsr|ieee_set_(?:rounding|underflow)_mode|ieee_set_(?:modes|status))\b"
@@ -155,12 +142,3 @@ def mode_set_by(line: str) -> str | None:
     """What in a line of a compiler's own text sets how operations round, or whether they flush denormals to zero."""
     setter = _SETS_MODE.search(line)
     return setter[0] if setter else None
-
-
-def named_by(contents: Iterable[bytes]) -> frozenset[str]:
-    """The options of the class ``environment`` that change what one of ``contents`` names, if only in a comment."""
-    options: set[str] = set()
-    for content in contents:
-        options |= {"-fno-math-errno"} if _ERRNO.search(content) else set()
-        options |= {"-fno-trapping-math"} if _FENV.search(content) else set()
-    return frozenset(options)

@@ -33,7 +33,7 @@ def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
         place,
     )
     builder = FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
-    return replace(builder, side_by_side=ParallelCommands())  # a source reads the modules of those before it
+    return replace(builder, parallel=ParallelCommands())  # a source reads the modules of those before it
 
 
 _VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
@@ -52,18 +52,13 @@ class FortranBuilder(CcBuilder):
         raise NotModelled("builds by gfortran are not modelled")
 
     def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:
-        return CcBuilder._compilations(self._with("-J", str(out_dir)), controls, out_dir)
+        flags = msgspec.structs.replace(self.flags, compile=(*self.flags.compile, "-J", str(out_dir)))
+        return CcBuilder._compilations(replace(self, flags=flags), controls, out_dir)
 
     def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
-        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
-
-        A module that lies beside a library's sources is a source; one that was made here is not.
-        """
+        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found."""
         with tempfile.TemporaryDirectory() as modules:
             read = CcBuilder._read(self, (*words, "-cpp", "-J", modules), knobs)
         others = {name for name in read.everything if Path(name).name == _VECTOR_MATHS}
         others |= {name for name in read.everything if Path(name).parent == Path(modules)}
         return Read(read.everything - others, read.own - others)
-
-    def _with(self, *flags: str) -> FortranBuilder:
-        return replace(self, flags=msgspec.structs.replace(self.flags, compile=(*self.flags.compile, *flags)))

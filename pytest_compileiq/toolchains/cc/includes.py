@@ -47,13 +47,7 @@ _TO_THE_ASSEMBLER = re.compile(
 
 
 class Named(Struct, frozen=True):
-    """What a source names.
-
-    Attributes:
-        quoted: files, as in ``#include "quoted"``.
-        angled: files, as in ``#include <angled>``.
-        to_the_assembler: whether it may hold text that the assembler gets as it is, and which may name a file to it.
-    """
+    """Files of ``#include``, quoted and angled, and whether strings may reach the assembler as they are."""
 
     quoted: frozenset[str] = frozenset()
     angled: frozenset[str] = frozenset()
@@ -65,11 +59,9 @@ def may_branch_by_pragma(text: bytes) -> bool:
     return _SETS_MACROS.search(_SPLICE.sub(b"", text)) is not None
 
 
+@lru_cache(maxsize=4096)
 def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The macros of ``text`` that stand for ``__has_include`` or for one of ``known``, and for nothing else.
-
-    xxHash has one. Such a macro may be used in every file that is read later.
-    """
+    """The macros of ``text`` that stand for ``__has_include`` or for one of ``known`` alone, as xxHash has one."""
     text, asking = _SPLICE.sub(b"", text), _HAS_INCLUDE | known
     if not _mentions(text, asking):
         return frozenset()
@@ -77,17 +69,9 @@ def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozense
     return frozenset(each[1].decode() for each in definitions if _is_name(each, asking))
 
 
+@lru_cache(maxsize=4096)
 def named_in(text: bytes, *, is_the_compilers: bool, other_names: frozenset[str] = frozenset()) -> Named:
-    """The files that ``text`` may include, or may ask for.
-
-    Args:
-        is_the_compilers: it is a header of the compiler's own directories, whose assembly names symbols and reads no
-            file.
-        other_names: of ``__has_include``, as ``other_names_in`` finds them in all that is read.
-
-    Raises:
-        NotModelled: it may depend on more than that.
-    """
+    """The files that ``text`` may include, or may ask for."""
     text = _SPLICE.sub(b"", text)
     for pattern, reason in _NEVER:
         if pattern.search(text):
@@ -112,12 +96,29 @@ def named_in(text: bytes, *, is_the_compilers: bool, other_names: frozenset[str]
                     quoted.add(name[1].decode(errors="surrogateescape"))
                 else:
                     angled.add(name[2].decode(errors="surrogateescape"))
+    # Assembly in headers of the compiler's own directories names symbols, and reads no file.
     to_the_assembler = not is_the_compilers and _TO_THE_ASSEMBLER.search(code) is not None
     return Named(frozenset(quoted), frozenset(angled), to_the_assembler)
 
 
+_ERRNO = re.compile(rb"\b(?:errno|math_errhandling)\b")
+_FENV = re.compile(
+    rb"\b(?:fenv\.h|cfenv|FENV_ACCESS|fe(?:clear|test|raise|enable|disable|get)except|fe[gs]etexceptflag|fe[gs]etenv"
+    rb"|feholdexcept|feupdateenv|_mm_[gs]etcsr|_MM_[GS]ET_EXCEPTION_\w+|ieee_(?:exceptions|arithmetic|features))\b",
+    re.IGNORECASE,
+)
+
+
+def named_by(contents: Iterable[bytes]) -> frozenset[str]:
+    """The options of the class ``environment`` that change what one of ``contents`` names, if only in a comment."""
+    options: set[str] = set()
+    for content in contents:
+        options |= {"-fno-math-errno"} if _ERRNO.search(content) else set()
+        options |= {"-fno-trapping-math"} if _FENV.search(content) else set()
+    return frozenset(options)
+
+
 def _code_of(text: bytes) -> bytes:
-    """``text`` without comments."""
     return _NO_CODE.sub(lambda match: match[1] or b" ", text)
 
 
@@ -126,13 +127,9 @@ def _mentions(text: bytes, asking: frozenset[str]) -> bool:
 
 
 def _asking_code(code: bytes, asking: frozenset[str], *, is_the_compilers: bool) -> bytes:
-    """``code`` without the names of the macros that it defines.
-
-    Raises:
-        NotModelled: it asks for a file other than by a call of one of ``asking`` in a condition. In a macro's body
-            other macros make the name; of the compiler's own headers ``c++config.h`` asks so for ``<tbb/tbb.h>``, in
-            words of which none is a macro.
-    """
+    """``code`` without the names of the macros that it defines."""
+    # In a macro's body other macros make the name; c++config.h, one of the compiler's own, asks so for <tbb/tbb.h>, in
+    # words of which none is a macro.
     bodies = [each[3] for each in _DEFINITION.finditer(code) if not _is_name(each, asking)]
     if not is_the_compilers and any(_asked(asking).search(body) for body in bodies):
         raise NotModelled("it has a macro that asks by __has_include")
@@ -182,11 +179,7 @@ _PLAIN = re.compile(
 
 
 def expect_modelled(options: Iterable[str]) -> None:
-    """Have every option be one that is modelled.
-
-    Raises:
-        NotModelled: naming the first that is not.
-    """
+    """Have every option be one that is modelled."""
     for option in options:
         if not _is_modelled(option):
             raise NotModelled(f"{option[:100]} is not modelled")
@@ -207,6 +200,8 @@ def included_by(options: Iterable[str]) -> frozenset[str]:
     return frozenset(name[1] for name in names if name)
 
 
+# Only text that gcc itself writes is let through: lines of a few shapes that hold strings, and statements without one
+# whose directives are on a list. So a scan that knows neither strings nor comments finds every statement.
 _STRING = rb'"(?:[^"\\\n]|\\[^\n])*"'
 # The whole of a line, so that no string or comment is open behind it.
 _WITH_STRINGS = re.compile(
@@ -236,10 +231,7 @@ _READS_NO_FILE = frozenset(
 
 
 def why_it_may_read_a_file(assembly: bytes) -> str | None:
-    """The first statement of ``assembly``, as gcc gives it to the GNU assembler for x86, that may read a file, or None.
-
-    What the scan does not understand counts as one that may.
-    """
+    """The first statement of ``assembly``, made by gcc for x86, that may read a file or is not understood; or None."""
     if control := _NO_TEXT.search(assembly):
         return repr(control[0])
     for line in assembly.split(b"\n"):

@@ -21,13 +21,7 @@ _ADDRESS = re.compile(r"^ +([0-9a-f]+):\t", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Instructions:
-    """How many instructions objects hold.
-
-    Attributes:
-        whole: of all objects, padding between functions included.
-        functions: function, but local ones → its own, from its first byte to its last, without its local helpers. Empty
-            where an address does not say which function it is of.
-    """
+    """Instructions of all objects, padding included, and of each function but local ones, without its local helpers."""
 
     whole: int
     functions: Mapping[str, int]

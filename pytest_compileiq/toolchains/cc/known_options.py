@@ -9,7 +9,7 @@ edit of these may leave committed knobs outside: ``pytest_compileiq.replay.forme
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, KnobValue
@@ -44,11 +44,7 @@ NAMEABLE = re.compile(f"(?!{_DOES_MORE})(?:{_PLAIN})")
 
 
 def render_options(candidate: Candidate) -> ControlsFile:
-    """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one per line.
-
-    Raises:
-        MarkerError: a knob is not an option that a controls file may hold, or the candidate is an opaque blob.
-    """
+    """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one per line."""
     if candidate.blob is not None:
         raise MarkerError("gcc and clang read options, not an opaque controls blob: give Cc a space of named knobs")
     options = sorted(_option(name, value) for name, value in candidate.knobs.items() if name.startswith("-"))
@@ -112,21 +108,20 @@ def _word(section: str, name: str, *values: str, control_class: ControlClass = "
     return _known(name, form, choice(values, knockout_prob=_CHOICE_OFF), section, control_class)
 
 
-def _enabling(section: str, name: str, control_class: ControlClass = "value-safe") -> Option:
-    return _known(name, "", literal("", knockout_prob=_ENABLING_OFF), section, control_class)
+def _enabling(section: str, *names: str, control_class: ControlClass = "value-safe") -> Iterator[Option]:
+    for name in names:
+        yield _known(name, "", literal("", knockout_prob=_ENABLING_OFF), section, control_class)
 
 
-def _disabling(section: str, name: str) -> Option:
-    return _known(name, "", literal("", knockout_prob=_DISABLING_OFF), section)
+def _disabling(section: str, *names: str) -> Iterator[Option]:
+    for name in names:
+        yield _known(name, "", literal("", knockout_prob=_DISABLING_OFF), section)
 
 
-def _maths(section: str) -> tuple[Option, ...]:
-    """What both compilers let go of: two change errno and exception flags alone, the others change values."""
-    return (
-        _enabling(section, "-fno-math-errno", "environment"),
-        _enabling(section, "-fno-trapping-math", "environment"),
-        *(_enabling(section, name, "relaxed-maths") for name in RELAXED_MATHS),
-    )
+def _maths(section: str) -> Iterator[Option]:
+    """Options of both compilers: two change errno and exception flags alone, the others change values."""
+    yield from _enabling(section, "-fno-math-errno", "-fno-trapping-math", control_class="environment")
+    yield from _enabling(section, *RELAXED_MATHS, control_class="relaxed-maths")
 
 
 RELAXED_MATHS = (
@@ -192,47 +187,33 @@ GCC = OptionList(
         _number(_GCC, "--param=sched-pressure-algorithm=", 1, 2),
         *_maths(_GCC),
         # loops and vectors
-        _enabling(_GCC, "-ftree-vectorize"),
-        _disabling(_GCC, "-fno-tree-loop-vectorize"),
-        _disabling(_GCC, "-fno-tree-slp-vectorize"),
-        _enabling(_GCC, "-funroll-loops"),
-        _enabling(_GCC, "-fpeel-loops"),
-        _enabling(_GCC, "-fsplit-loops"),
-        _enabling(_GCC, "-funswitch-loops"),
-        _enabling(_GCC, "-fversion-loops-for-strides"),
-        _enabling(_GCC, "-floop-interchange"),
-        _enabling(_GCC, "-floop-unroll-and-jam"),
-        _enabling(_GCC, "-ftree-loop-distribution"),
-        _disabling(_GCC, "-fno-tree-loop-distribute-patterns"),
-        _disabling(_GCC, "-fno-tree-loop-im"),
-        _disabling(_GCC, "-fno-ivopts"),
-        _enabling(_GCC, "-fprefetch-loop-arrays"),
-        _enabling(_GCC, "-fvariable-expansion-in-unroller"),
+        *_enabling(_GCC, "-ftree-vectorize"),
+        *_disabling(_GCC, "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize"),
+        *_enabling(_GCC, "-funroll-loops", "-fpeel-loops", "-fsplit-loops", "-funswitch-loops"),
+        *_enabling(_GCC, "-fversion-loops-for-strides", "-floop-interchange", "-floop-unroll-and-jam"),
+        *_enabling(_GCC, "-ftree-loop-distribution"),
+        *_disabling(_GCC, "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-im", "-fno-ivopts"),
+        *_enabling(_GCC, "-fprefetch-loop-arrays", "-fvariable-expansion-in-unroller"),
         # calls
-        _enabling(_GCC, "-finline-functions"),
-        _disabling(_GCC, "-fno-inline-small-functions"),
-        _enabling(_GCC, "-fno-semantic-interposition", "environment"),
-        _enabling(_GCC_CODE, "-fno-plt", "environment"),
-        _enabling(_GCC, "-fipa-pta"),
-        _enabling(_GCC, "-fipa-cp-clone"),
-        _disabling(_GCC, "-fno-ipa-sra"),
+        *_enabling(_GCC, "-finline-functions"),
+        *_disabling(_GCC, "-fno-inline-small-functions"),
+        *_enabling(_GCC, "-fno-semantic-interposition", control_class="environment"),
+        *_enabling(_GCC_CODE, "-fno-plt", control_class="environment"),
+        *_enabling(_GCC, "-fipa-pta", "-fipa-cp-clone"),
+        *_disabling(_GCC, "-fno-ipa-sra"),
         # redundancy
-        _disabling(_GCC, "-fno-gcse"),
-        _enabling(_GCC, "-fgcse-after-reload"),
-        _disabling(_GCC, "-fno-tree-pre"),
-        _disabling(_GCC, "-fno-tree-sra"),
+        *_disabling(_GCC, "-fno-gcse"),
+        *_enabling(_GCC, "-fgcse-after-reload"),
+        *_disabling(_GCC, "-fno-tree-pre", "-fno-tree-sra"),
         # branches
-        _disabling(_GCC, "-fno-if-conversion"),
-        _enabling(_GCC, "-fsplit-paths"),
-        _enabling(_GCC, "-ftracer"),
-        _disabling(_GCC_CODE, "-fno-jump-tables"),
+        *_disabling(_GCC, "-fno-if-conversion"),
+        *_enabling(_GCC, "-fsplit-paths", "-ftracer"),
+        *_disabling(_GCC_CODE, "-fno-jump-tables"),
         # registers and order
-        _enabling(_GCC, "-fomit-frame-pointer", "environment"),
-        _enabling(_GCC, "-fschedule-insns"),
-        _disabling(_GCC, "-fno-schedule-insns2"),
-        _enabling(_GCC, "-fmodulo-sched"),
-        _enabling(_GCC, "-flive-range-shrinkage"),
-        _enabling(_GCC, "-frename-registers"),
+        *_enabling(_GCC, "-fomit-frame-pointer", control_class="environment"),
+        *_enabling(_GCC, "-fschedule-insns"),
+        *_disabling(_GCC, "-fno-schedule-insns2"),
+        *_enabling(_GCC, "-fmodulo-sched", "-flive-range-shrinkage", "-frename-registers"),
     ),
     NAMEABLE,
     _UNLISTED_GCC,
@@ -247,17 +228,14 @@ CLANG = OptionList(
         _number(_CLANG, "-falign-loops=", 16, 32, 64),
         _number(_CLANG, "-falign-functions=", 16, 32, 64),
         *_maths(_CLANG_MATHS),
-        _enabling(_CLANG_MATHS, "-fapprox-func", "relaxed-maths"),
-        _disabling(_CLANG, "-fno-vectorize"),
-        _disabling(_CLANG, "-fno-slp-vectorize"),
-        _enabling(_CLANG, "-funroll-loops"),
-        _disabling(_CLANG, "-fno-unroll-loops"),
-        _disabling(_CLANG, "-fno-inline-functions"),
-        _enabling(_CLANG, "-fno-semantic-interposition", "environment"),
-        _enabling(_CLANG, "-fno-plt", "environment"),
-        _disabling(_CLANG, "-fno-jump-tables"),
-        _enabling(_CLANG, "-fomit-frame-pointer", "environment"),
-        _enabling(_CLANG, "-fmerge-all-constants", "relaxed-semantics"),
+        *_enabling(_CLANG_MATHS, "-fapprox-func", control_class="relaxed-maths"),
+        *_disabling(_CLANG, "-fno-vectorize", "-fno-slp-vectorize"),
+        *_enabling(_CLANG, "-funroll-loops"),
+        *_disabling(_CLANG, "-fno-unroll-loops", "-fno-inline-functions"),
+        *_enabling(_CLANG, "-fno-semantic-interposition", "-fno-plt", control_class="environment"),
+        *_disabling(_CLANG, "-fno-jump-tables"),
+        *_enabling(_CLANG, "-fomit-frame-pointer", control_class="environment"),
+        *_enabling(_CLANG, "-fmerge-all-constants", control_class="relaxed-semantics"),
     ),
     NAMEABLE,
     _UNLISTED_CLANG,

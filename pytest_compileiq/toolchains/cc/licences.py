@@ -44,6 +44,7 @@ void f(float *o, const float *a, const float *b, int n) {
   }
 }
 """
+# gcc 12 makes x86's vfmaddsub of them in vectorised code under -ffp-contract=off too.
 _VECTORISED = ("-ftree-vectorize", "-fvect-cost-model=unlimited")
 _FUSED_IN_PAIRS = re.compile(r"\bvfm(?:addsub|subadd)\w+")
 _IN_FORTRAN = """
@@ -53,14 +54,13 @@ f = a * b + c
 end function
 """
 # GCC manual, "Options That Control Optimization": in these states values may change.
-_RELAXING = {
+_RELAXING: Mapping[str, str] = {
     "-fassociative-math": "enabled",
     "-ffinite-math-only": "enabled",
     "-freciprocal-math": "enabled",
     "-fsigned-zeros": "disabled",
     "-funsafe-math-optimizations": "enabled",
 }
-_ROUNDS_AT_RUN_TIME = {"-frounding-math": "enabled"}
 
 
 def is_fortran(suffix: str) -> bool:
@@ -68,115 +68,30 @@ def is_fortran(suffix: str) -> bool:
     return _FORTRAN.fullmatch(suffix) is not None
 
 
-@dataclass(frozen=True)
-class FlagTrial:
-    """One compiler with the flags that some functions of a source are compiled with.
-
-    Attributes:
-        rootdir: where the compiler runs.
-        directory: an empty one for what is tried.
-        suffix: of the source, which decides the language.
-    """
-
-    program: str
-    flags: tuple[str, ...]
-    rootdir: Path
-    directory: Path
-    suffix: str
-
-    def fuses(self) -> bool:
-        """Whether ``a * b + c`` becomes one operation; true too where that cannot be told."""
-        text = _IN_FORTRAN if is_fortran(self.suffix) else _IN_C
-        as_it_is, never = self._assembly(text, self.suffix), self._assembly(text, self.suffix, NO_CONTRACTION)
-        return as_it_is is None or as_it_is != never
-
-    def fuses_in_pairs(self, *more: str) -> bool:
-        """Whether gcc fuses differences and sums that stand side by side although contraction is off.
-
-        gcc 12 makes x86's ``vfmaddsub`` of them in vectorised code under ``-ffp-contract=off`` too.
-        """
-        assembly = self._assembly(_IN_PAIRS, ".c", NO_CONTRACTION, *_VECTORISED, *more)
-        return assembly is None or _FUSED_IN_PAIRS.search(assembly) is not None
-
-    def replaces(self, calls: Sequence[str], *more: str) -> list[str]:
-        """Those of ``calls`` of the maths library that are not left as they are, with ``more`` flags."""
-        if not calls:
-            return []
-        suffix = ".c" if is_fortran(self.suffix) else self.suffix
-        assembly = self._assembly(calls_to_try(calls), suffix, *more)
-        return list(calls) if assembly is None else replaced_calls(calls, assembly)
-
-    def relaxed(self) -> frozenset[str]:
-        """The options in force, of GCC's, that let values change."""
-        return self._in_force(_RELAXING)
-
-    def rounds_at_run_time(self) -> bool:
-        """Whether no inexact operation may be folded (GCC's ``-frounding-math``)."""
-        return bool(self._in_force(_ROUNDS_AT_RUN_TIME))
-
-    def has_excess_precision(self) -> bool:
-        """Whether float or double is computed in a wider type, by ``FLT_EVAL_METHOD`` of the C standard."""
-        macros = ask([self.program, *self.flags, "-w", "-dM", "-E", "-x", "c", "/dev/null"], cwd=self.rootdir).output
-        method = re.search(r"^#define __FLT_EVAL_METHOD__ (-?\d+)", macros, re.MULTILINE)
-        return method is not None and method[1] not in ("0", "16")
-
-    def _in_force(self, states: Mapping[str, str]) -> frozenset[str]:
-        shown = ask([self.program, *self.flags, "-Q", "--help=optimizers"], cwd=self.rootdir).output
-        found = re.findall(r"^\s+(-f[\w-]+)\s+\[(enabled|disabled)\]", shown, re.MULTILINE)
-        return frozenset(option for option, state in found if states.get(option) == state)
-
-    def _assembly(self, text: str, suffix: str, *more: str) -> str | None:
-        """The assembly of ``text`` without its file's name; None if it does not compile with these flags."""
-        tried = self.directory / f"tried{suffix}"
-        tried.write_text(text, encoding="ascii")
-        language = ["-x", "c"] if suffix == ".c" else []
-        argv = [self.program, *self.flags, *more, "-O2", "-w", "-Wno-error", "-S", *language, str(tried), "-o", "-"]
-        finished = ask(argv, cwd=self.rootdir)
-        return finished.output if finished.returncode == 0 else None
-
-
 _ALL_S = 120.0  # for everything that is compiled to find out
 _FLAGS = "in the toolchain's flags"
 _LETS_FUSE = ("-ffp-contract=", "-march=", "-mcpu=", "-mfma", "-Ofast", "-ffast-math")
 _UNFUSED = (("-mno-fma",), ("-mno-fma", "-mno-avx512f"))
-_TARGET_FUSES = "+fma"
+_TARGET_FUSES = "+fma"  # of a function of clang's by an attribute of its own
 # In registers the bits of a value that was stored are seen, whatever the baseline's level of optimisation is.
 _SCALAR = ("-O2", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 
 
 def licences_of_sources(
-    compiler: str, by_command: Iterable[tuple[Sequence[str], Sequence[str]]], rootdir: Path
+    compiler: str, by_command: Iterable[tuple[Sequence[str], str]], rootdir: Path
 ) -> tuple[Licence, ...]:
-    """The licences of all sources, each once with its first place.
-
-    Args:
-        compiler: ``gcc`` or ``clang``; gfortran is gcc.
-        by_command: the compiler with its flags, and the sources that are compiled so.
-        rootdir: where the compiler runs.
-
-    Raises:
-        BuildError: the compiler refuses a source, or takes too long.
-        EnvironmentFault: the compiler does not answer.
-    """
+    """The licences of all sources, each once with its first place, from each command of ``gcc`` or ``clang``."""
     found: list[Licence] = []
     with tempfile.TemporaryDirectory() as directory:
         commands = Commands(compiler, rootdir, Path(directory), _ALL_S, first_error)
-        for (program, *flags), sources in by_command:
-            for source in sources:
-                compilation = SourceLicences(program, compiler == "clang", tuple(flags), source, commands)
-                found += compilation.licences()
+        for (program, *flags), source in by_command:
+            found += SourceLicences(program, compiler == "clang", tuple(flags), source, commands).licences()
     return each_once(found)
 
 
 @dataclass(frozen=True)
 class SourceLicences:
-    """The baseline's command for one source.
-
-    Attributes:
-        program: the compiler; ``is_clang`` tells it from GCC's.
-        source: relative to the directory in which ``commands`` run.
-        commands: their ``out_dir`` takes what is compiled.
-    """
+    """The baseline's command for one source, or a trial with more ``flags``, compiled by ``commands``."""
 
     program: str
     is_clang: bool
@@ -185,53 +100,46 @@ class SourceLicences:
     commands: Commands
 
     def licences(self) -> Iterator[Licence]:
-        """The licences of this source.
-
-        Raises:
-            BuildError: the compiler refuses the source, or takes too long.
-            EnvironmentFault: the compiler does not answer.
-        """
+        """The licences of this source."""
         if self._seen.is_absent:
             return
         for flags, where in {(): None, **self._seen.attributes}.items():
-            every_flag = (*self.flags, *flags)
-            trial = FlagTrial(self.program, every_flag, self.commands.rootdir, self.commands.out_dir, self._suffix)
+            trial = replace(self, flags=(*self.flags, *flags))
             yield from self._rounded_less(trial, where)
             yield from self._replaced_calls(trial)
-            if self._seen.arithmetic and not self.is_clang and (relaxed := trial.relaxed()):
-                yield self._fast_maths(trial, relaxed, where)
+            if self._seen.arithmetic and not self.is_clang and trial._relaxed():
+                yield self._fast_maths(trial, where)
         yield from self._by_the_source()
 
-    def _rounded_less(self, trial: FlagTrial, attribute: Where | None) -> Iterator[Licence]:
-        """What rounds an intermediate value in one build and not in another."""
+    def _rounded_less(self, trial: SourceLicences, attribute: Where | None) -> Iterator[Licence]:
         seen = self._seen
-        in_pairs = not self.is_clang and seen.products_meet_both is not None and trial.fuses_in_pairs()
-        if seen.products_meet_sums and (in_pairs or self._target_fuses or trial.fuses()):
+        in_pairs = not self.is_clang and seen.products_meet_both is not None and trial._fuses_in_pairs()
+        if seen.products_meet_sums and (in_pairs or (self.is_clang and _TARGET_FUSES in self._ir) or trial._fuses()):
             given = " ".join(flag for flag in trial.flags if flag.startswith(_LETS_FUSE))
             where = f"{self._in_project(attribute or seen.products_meet_sums)} ({given or 'by default'})"
-            unfused = (flags for flags in _UNFUSED if not trial.fuses_in_pairs(*flags))
+            unfused = (flags for flags in _UNFUSED if not trial._fuses_in_pairs(*flags))
             remedy = " ".join(next(unfused, ())) if in_pairs else ""
             yield Licence("contraction", "contraction", where, f"{remedy or NO_CONTRACTION} {_FLAGS}")
-        if seen.arithmetic and trial.has_excess_precision():
+        if seen.arithmetic and trial._has_excess_precision():
             where = self._in_project(attribute or seen.arithmetic)
             yield Licence("excess precision", "contraction", where, f"-msse2 -mfpmath=sse {_FLAGS}")
-        if seen.complex_arithmetic and not trial.rounds_at_run_time():
+        if seen.complex_arithmetic and not trial._rounds_at_run_time():
             where = self._in_project(seen.complex_arithmetic)
             yield Licence("complex constants", "contraction", where, f"-frounding-math {_FLAGS}")
 
-    def _replaced_calls(self, trial: FlagTrial) -> Iterator[Licence]:
-        for call in trial.replaces(list(self._seen.calls)):
+    def _replaced_calls(self, trial: SourceLicences) -> Iterator[Licence]:
+        for call in trial._replaces(list(self._seen.calls)):
             name = call.removeprefix("__builtin_")
-            keeps = [flag for flag in (f"-fno-builtin-{name}", "-frounding-math") if not trial.replaces([call], flag)]
+            keeps = [flag for flag in (f"-fno-builtin-{name}", "-frounding-math") if not trial._replaces([call], flag)]
             remedy = f"{keeps[0]} {_FLAGS}" if keeps else f"computing the value without {name}: no flag keeps its calls"
             where = f"{name} at {self._in_project(self._seen.calls[call])}"
             yield Licence("libm folding", "contraction", where, remedy)
 
-    def _fast_maths(self, trial: FlagTrial, relaxed: frozenset[str], attribute: Where | None) -> Licence:
+    def _fast_maths(self, trial: SourceLicences, attribute: Where | None) -> Licence:
         if attribute is not None:
             where = f"{self._in_project(attribute)} (optimize)"
             return Licence("fast maths", "relaxed-maths", where, "taking out the attribute or the pragma")
-        behind = [flag for flag in dict.fromkeys(self.flags) if replace(trial, flags=(flag,)).relaxed()]
+        behind = [flag for flag in dict.fromkeys(self.flags) if replace(self, flags=(flag,))._relaxed()]
         where = " ".join(behind or self.flags)
         return Licence("fast maths", "relaxed-maths", where, f"taking {where} out of the toolchain's flags")
 
@@ -251,6 +159,54 @@ class SourceLicences:
             where = self._in_project(seen.bits)
             yield Licence("NaN payloads", "order", where, "reading no bits, and no sign, of a value that may be NaN")
 
+    def _fuses(self) -> bool:
+        """Whether ``a * b + c`` becomes one operation; true too where that cannot be told."""
+        text = _IN_FORTRAN if is_fortran(self._suffix) else _IN_C
+        as_it_is, never = self._assembly(text, self._suffix), self._assembly(text, self._suffix, NO_CONTRACTION)
+        return as_it_is is None or as_it_is != never
+
+    def _fuses_in_pairs(self, *more: str) -> bool:
+        """Whether gcc fuses differences and sums that stand side by side although contraction is off."""
+        assembly = self._assembly(_IN_PAIRS, ".c", NO_CONTRACTION, *_VECTORISED, *more)
+        return assembly is None or _FUSED_IN_PAIRS.search(assembly) is not None
+
+    def _replaces(self, calls: Sequence[str], *more: str) -> list[str]:
+        """Those of ``calls`` of the maths library that are not left as they are, with ``more`` flags."""
+        if not calls:
+            return []
+        suffix = ".c" if is_fortran(self._suffix) else self._suffix
+        assembly = self._assembly(calls_to_try(calls), suffix, *more)
+        return list(calls) if assembly is None else replaced_calls(calls, assembly)
+
+    def _relaxed(self) -> list[str]:
+        """The options in force, of GCC's, that let values change."""
+        return [option for option, state in self._in_force() if _RELAXING.get(option) == state]
+
+    def _rounds_at_run_time(self) -> bool:
+        """Whether no inexact operation may be folded (GCC's ``-frounding-math``)."""
+        return ("-frounding-math", "enabled") in self._in_force()
+
+    def _has_excess_precision(self) -> bool:
+        """Whether float or double is computed in a wider type, by ``FLT_EVAL_METHOD`` of the C standard."""
+        macros = ask(
+            [self.program, *self.flags, "-w", "-dM", "-E", "-x", "c", "/dev/null"], cwd=self.commands.rootdir
+        ).output
+        method = re.search(r"^#define __FLT_EVAL_METHOD__ (-?\d+)", macros, re.MULTILINE)
+        return method is not None and method[1] not in ("0", "16")
+
+    def _in_force(self) -> list[tuple[str, str]]:
+        shown = ask([self.program, *self.flags, "-Q", "--help=optimizers"], cwd=self.commands.rootdir).output
+        return re.findall(r"^\s+(-f[\w-]+)\s+\[(enabled|disabled)\]", shown, re.MULTILINE)
+
+    def _assembly(self, text: str, suffix: str, *more: str) -> str | None:
+        """The assembly of ``text`` without its file's name; None if it does not compile with these flags."""
+        tried = self.commands.out_dir / f"tried{suffix}"
+        tried.write_text(text, encoding="ascii")
+        language = ["-x", "c"] if suffix == ".c" else []
+        argv = [self.program, *self.flags, *more, "-O2", "-w", "-Wno-error", "-S", *language, str(tried), "-o", "-"]
+        finished = ask(argv, cwd=self.commands.rootdir)
+        return finished.output if finished.returncode == 0 else None
+
     @property
     def _suffix(self) -> str:
         return Path(self.source).suffix
@@ -258,11 +214,6 @@ class SourceLicences:
     def _in_project(self, where: Where) -> Where:
         """``where``, or the source if that is a header elsewhere, whose path is another on another machine."""
         return self.source if where.startswith("/") else where.removeprefix("./")
-
-    @cached_property
-    def _target_fuses(self) -> bool:
-        """Whether some function of clang's may use fused operations by an attribute of its own."""
-        return self.is_clang and _TARGET_FUSES in self._ir
 
     @cached_property
     def _seen(self) -> FloatingPoint:

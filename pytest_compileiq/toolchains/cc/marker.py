@@ -77,9 +77,6 @@ class Cc:
         return resolve(self, place)
 
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
-
-
 @arguments_by_name
 @dataclass(frozen=True, init=False)
 class Fortran:
@@ -114,6 +111,6 @@ class Fortran:
         object.__setattr__(self, "neighbours", neighbours)
 
     def resolve(self, place: Place) -> Builder:
-        from pytest_compileiq.toolchains.cc.fortran import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.cc.fortran import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

@@ -46,6 +46,7 @@ _PATHS_BEHIND_EQUALS = (
     "--sysroot=", "--gcc-toolchain=", "-fprofile-use=", "-fprofile-instr-use=", "-fprofile-sample-use=",
     "-fauto-profile=",
 )  # fmt: skip
+_JOINED = (*_PATHS, *_PATHS_BEHIND_EQUALS)
 _VALUES = {"--sysroot": "--sysroot=", "--param": "--param=", "-target": "--target=", "--target": "--target="} | {
     option: option for option in ("-D", "-U", "-l", "-x", "-A")
 }
@@ -97,13 +98,7 @@ _UNUSABLE: Mapping[str, str] = {
 
 
 class Production(Struct, frozen=True):
-    """How production compiles one source.
-
-    Attributes:
-        compiler: a program on ``PATH``, or an absolute path.
-        flags: the options; paths of the project are relative to rootdir.
-        left_out: what was taken out although it says something, for a note.
-    """
+    """How production compiles one source; ``left_out`` are dropped words that say something, for a note."""
 
     compiler: str
     flags: tuple[str, ...]
@@ -111,11 +106,7 @@ class Production(Struct, frozen=True):
 
 
 def production_commands(like: str, sources: Sequence[str], place: Place, *, without_lto: bool) -> list[Production]:
-    """The command of each of ``sources``, which are relative to rootdir, from the database that ``like`` names.
-
-    Raises:
-        MarkerError: there is no such database or command, several differ, or a command cannot be used.
-    """
+    """The command of each of ``sources``, which are relative to rootdir, from the database that ``like`` names."""
 
     def read(entry: RecordedCommand, checkout: Checkout) -> Production:
         return _read(entry, checkout, place.rootdir, without_lto)
@@ -126,11 +117,7 @@ def production_commands(like: str, sources: Sequence[str], place: Place, *, with
 def production_command(
     like: str, source: str, place: Place, read: Callable[[RecordedCommand, Checkout], Production]
 ) -> Production:
-    """The one command of ``source`` among those that ``like`` names, as ``read`` takes it.
-
-    Raises:
-        MarkerError: as of ``production_commands``.
-    """
+    """The one command of ``source`` among those that ``like`` names, as ``read`` takes it."""
     database = read_database(like, place)
     recorded = database.commands_of(source, place.rootdir)
     chosen = [(entry, checkout) for entry, checkout in recorded if database.choice in entry.text]
@@ -188,7 +175,8 @@ def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto
     if "/" in compiler:
         compiler = str(rootdir / checkout.path(compiler, entry.directory))
     options = list(_options(words))
-    without_lto = without_lto or _is_off(options)
+    switches = [option for option, _ in options if _SWITCHES_LTO.fullmatch(option)]
+    without_lto = without_lto or switches[-1:] == [NO_LTO]
     flags: list[str] = []
     left_out = list(launcher)
     for option, value in options:
@@ -197,7 +185,13 @@ def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto
         elif _MAKES_ERRORS.fullmatch(option):
             left_out.append(option)
         elif not (option in _LEFT_OUT_WITH_VALUE or _LEFT_OUT.fullmatch(option)):
-            flags += _usable(_here(option, value, entry, checkout, rootdir), rootdir)
+            flags += _here(option, value, entry, checkout, rootdir)
+    for flag in flags:
+        reason = next((reason for beginning, reason in _UNUSABLE.items() if flag.startswith(beginning)), None)
+        if flag.startswith("-include") and exists(rootdir / f"{flag.removeprefix('-include')}.gch"):
+            reason = reason or _PRECOMPILED
+        if reason:
+            raise MarkerError(f"its command has {flag!r}, which cannot be used: {reason}")
     return Production(compiler, tuple(flags), tuple(left_out))
 
 
@@ -208,11 +202,6 @@ def launched(words: Iterable[str]) -> tuple[list[str], list[str]]:
     if known == len(command):
         raise MarkerError("its command names no compiler")
     return [Path(word).name for word in command[:known]], command[known:]
-
-
-def _is_off(options: Sequence[tuple[str, str]]) -> bool:
-    switches = [option for option, _ in options if _SWITCHES_LTO.fullmatch(option)]
-    return bool(switches) and switches[-1] == NO_LTO
 
 
 def _options(words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -226,22 +215,15 @@ def _options(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             if value is None:
                 raise MarkerError(f"its command ends with {word}, which needs a value")
             yield _VALUES.get(word, word), value
-        elif joined := _joined(word):
+        elif not word.startswith("-include-pch") and (joined := joined_option(word, _JOINED)):
             yield joined, word.removeprefix(joined)
         elif word.startswith("-") and word != "-":
             yield word, ""
 
 
-def _joined(word: str) -> str | None:
-    """The option of a path whose value ``word`` holds too."""
-    if word.startswith("-include-pch"):
-        return None
-    return joined_option(word, (*_PATHS, *_PATHS_BEHIND_EQUALS))
-
-
 def _here(option: str, value: str, entry: RecordedCommand, checkout: Checkout, rootdir: Path) -> list[str]:
     """An option with its value as this package writes them, paths relative to rootdir."""
-    if option in (*_PATHS, *_PATHS_BEHIND_EQUALS, "--sysroot="):
+    if option in (*_JOINED, "--sysroot="):
         path = checkout.path(value, entry.directory)
         by_name = option in MAY_BE_A_NAME and not exists(rootdir / path)
         return [option + (value if by_name and not value.startswith("/") else path)]
@@ -249,16 +231,6 @@ def _here(option: str, value: str, entry: RecordedCommand, checkout: Checkout, r
     if option in ONLY_COMPILES_WITH_VALUE:
         return [option, value]
     return [_FOR_ONE_TOOL.get(option, checkout.text(option)) + value]
-
-
-def _usable(words: list[str], rootdir: Path) -> list[str]:
-    for word in words:
-        for beginning, reason in _UNUSABLE.items():
-            if word.startswith(beginning):
-                raise MarkerError(f"its command has {word!r}, which cannot be used: {reason}")
-        if word.startswith("-include") and exists(rootdir / f"{word.removeprefix('-include')}.gch"):
-            raise MarkerError(f"its command has {word!r}, which cannot be used: {_PRECOMPILED}")
-    return words
 
 
 class OwnCommand(Struct, frozen=True):
@@ -273,14 +245,7 @@ class OwnCommand(Struct, frozen=True):
 
 
 class CommandLine(Struct, frozen=True):
-    """How the baseline is built.
-
-    Attributes:
-        program: the compiler of all sources that have none of their own; it links.
-        flags: of all sources.
-        own: source → its own command, if production compiles them in different ways.
-        remarks: what of production's command was left out, in sentences.
-    """
+    """How the baseline is built: by ``program``, which links, with ``flags``, or each source by its ``own`` command."""
 
     program: CcCompiler
     flags: Flags
@@ -288,12 +253,7 @@ class CommandLine(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
     def host_flags(self, told: HostFlags | None) -> HostFlags:
-        """What each flag that names the host means: here, or as another machine has ``told``.
-
-        Raises:
-            EnvironmentFault: what it has told chooses no processor.
-            MarkerError: a compiler has no ``native`` here.
-        """
+        """The meaning of each flag that names the host: here, or as another machine has ``told``."""
         if told is not None:
             return expect_machine_flags(told)
         meant = self.program.host_flags((*self.flags.compile, *self.flags.link))
@@ -307,18 +267,20 @@ class CommandLine(Struct, frozen=True):
 
 
 def command_line(cc: Cc, sources: Sequence[str], place: Place) -> CommandLine:
-    """How ``sources``, which are relative to rootdir, are built.
-
-    Raises:
-        EnvironmentFault: the compiler is not installed or does not answer.
-        MarkerError: a flag cannot be used, or production's commands cannot be taken.
-    """
+    """How ``sources``, which are relative to rootdir, are built."""
     flags = split_flags(cc.flags, place)
     if cc.like is None:
         return CommandLine(find_compiler(cc.compiler or "gcc", place), flags)
     commands = production_commands(cc.like, sources, place, without_lto=NO_LTO in flags.compile)
     staged = [by_stage(command.flags, f"like={cc.like!r}") for command in commands]
-    programs = [_program(cc, command, place) for command in commands]
+    try:
+        programs = [find_compiler(cc.compiler or command.compiler, place) for command in commands]
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"like={cc.like!r}: {error}") from error
+    if len({(program.name, program.version) for program in programs}) > 1:
+        listed = ", ".join(sorted({f"{program.program} ({program.version})" for program in programs}))
+        raise MarkerError(f"like={cc.like!r} compiles the sources by {listed}: name one, as in compiler='gcc'")
+    linker = next((program for program in programs if program.links_cplusplus), programs[0])
     own = {
         source: OwnCommand(program, stage.compile)
         for source, program, stage in zip(sources, programs, staged, strict=True)
@@ -331,7 +293,7 @@ def command_line(cc: Cc, sources: Sequence[str], place: Place) -> CommandLine:
     )
     left_out = _united(command.left_out for command in commands)
     remarks = (f"like={cc.like!r}: taken without {', '.join(left_out)}",) if left_out else ()
-    return CommandLine(_linker(cc, programs), together, {} if is_one else own, remarks)
+    return CommandLine(linker, together, {} if is_one else own, remarks)
 
 
 def recorded_command(
@@ -344,21 +306,5 @@ def recorded_command(
     return tuple(map(portable, (*compiles, "--link", *flags.link, *flags.libraries)))
 
 
-def _program(cc: Cc, command: Production, place: Place) -> CcCompiler:
-    try:
-        return find_compiler(cc.compiler or command.compiler, place)
-    except EnvironmentFault as error:
-        raise EnvironmentFault(f"like={cc.like!r}: {error}") from error
-
-
-def _linker(cc: Cc, programs: Sequence[CcCompiler]) -> CcCompiler:
-    """The compiler that links: the one for C++, if there is one."""
-    if len({(program.name, program.version) for program in programs}) > 1:
-        listed = ", ".join(sorted({f"{program.program} ({program.version})" for program in programs}))
-        raise MarkerError(f"like={cc.like!r} compiles the sources by {listed}: name one, as in compiler='gcc'")
-    return next((program for program in programs if program.links_cplusplus), programs[0])
-
-
 def _united(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """All words in order, each once."""
     return tuple(dict.fromkeys(chain.from_iterable(groups)))

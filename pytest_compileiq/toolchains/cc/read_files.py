@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,18 +11,13 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.cc.compiler import first_error
-from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
+from pytest_compileiq.toolchains.cc.flags import recorded_compilations
 from pytest_compileiq.toolchains.cc.includes import may_branch_by_pragma
-from pytest_compileiq.toolchains.inputs import is_installed, preprocessed
+from pytest_compileiq.toolchains.inputs import is_installed, preprocessed, read_source
 
 
 class Read(Struct, frozen=True):
-    """What some compilations read.
-
-    Attributes:
-        everything: files, by the names that the compiler gives them.
-        own: relative to rootdir all that lies inside it; and of what lies outside, what is no system header.
-    """
+    """Files by the compiler's names; ``own`` are those inside rootdir, and outside it all but system headers."""
 
     everything: frozenset[str]
     own: frozenset[str]
@@ -38,48 +33,22 @@ def read_again(command: Sequence[str], program: str, options: Sequence[str], roo
     Raises:
         BuildError: it refuses a source, or a file cannot be read.
     """
-    read = Reader(command[0], rootdir).read_by(list(_recorded_compilations(command, program, options))).own
-    return frozenset(name for name in read if not is_installed(name))
-
-
-def _recorded_compilations(command: Sequence[str], program: str, options: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The command of each source, which ends in it: all have one, or each its own and ``--then`` what all have."""
-    compiles = list(command[: command.index("--link")] if "--link" in command else command)
-    border = compiles.index("--then") if "--then" in compiles else len(compiles)
-    begin, behind = compiles[:border], compiles[border + 1 :]
-    named = [place for place in range(1, border) if not begin[place].startswith("-") and not _is_value(begin, place)]
-    if not behind:
-        flags = [word for place, word in enumerate(begin) if place not in (0, *named)]
-        yield from ([program, *flags, *options, begin[place]] for place in named)
-        return
-    for compiler, source in zip([0, *named[1::2]], named[::2], strict=False):
-        called = program if begin[compiler] == begin[0] else begin[compiler]
-        yield [called, *begin[compiler + 1 : source], *behind, *options, begin[source]]
-
-
-def _is_value(words: Sequence[str], place: int) -> bool:
-    return words[place - 1] in (*ONLY_COMPILES_WITH_VALUE, "--param")
+    compilations = [
+        [program if compiler == command[0] else compiler, *flags, *options, source]
+        for compiler, flags, source in recorded_compilations(command)
+    ]
+    own = Reader(command[0], rootdir).read_by(compilations).own
+    return frozenset(name for name in own if not is_installed(name))
 
 
 class Reader(Struct, frozen=True):
-    """One compiler in one directory.
-
-    Attributes:
-        name: how it is called in messages.
-    """
+    """One compiler in one directory, by its name in messages."""
 
     name: str
     rootdir: Path
 
     def read_by(self, compilations: Sequence[Sequence[str]]) -> Read:
-        """What ``compilations`` read.
-
-        Args:
-            compilations: of each source, the command that ends in it.
-
-        Raises:
-            BuildError: the compiler refuses a source, or a file cannot be read.
-        """
+        """What ``compilations`` read."""
         read = self._read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
         if not any(may_branch_by_pragma(self.content(name)) for name in read.own):
             return read
@@ -88,15 +57,7 @@ class Reader(Struct, frozen=True):
         return self._read(self._by_rules(by_compiler, "-MD"), self._by_rules(by_compiler, "-MMD"))
 
     def content(self, name: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            BuildError: it cannot be read.
-        """
-        try:
-            return (self.rootdir / name).read_bytes()
-        except OSError as error:
-            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+        return read_source(self.rootdir / name)
 
     def inside_rootdir(self, name: str) -> str | None:
         """``name`` relative to rootdir; None if the file lies outside."""
@@ -110,16 +71,14 @@ class Reader(Struct, frozen=True):
         return Read(everything, inside_it | {name for name in not_system if self.inside_rootdir(name) is None})
 
     def _by_rules(self, compilations: Sequence[Sequence[str]], option: str) -> frozenset[str]:
-        return frozenset[str]().union(
-            *(self._by_rule((*command[:-1], option, command[-1])) for command in compilations)
-        )
-
-    def _by_rule(self, argv: Sequence[str]) -> set[str]:
-        finished, read = preprocessed(argv, self.rootdir)
-        if finished.returncode != 0:
-            raise BuildError(
-                f"{self.name} cannot read the sources: {first_error(finished.output)}",
-                kind="compile",
-                log=finished.output[-TAIL_BYTES:],
-            )
-        return read
+        everything = set[str]()
+        for command in compilations:
+            finished, read = preprocessed((*command[:-1], option, command[-1]), self.rootdir)
+            if finished.returncode != 0:
+                raise BuildError(
+                    f"{self.name} cannot read the sources: {first_error(finished.output)}",
+                    kind="compile",
+                    log=finished.output[-TAIL_BYTES:],
+                )
+            everything |= read
+        return frozenset(everything)

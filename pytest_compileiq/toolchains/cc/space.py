@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -39,11 +39,7 @@ def cc_space(
     classes: frozenset[ControlClass],
     without: frozenset[str] = frozenset(),
 ) -> Space:
-    """The options of ``compiler`` that have one of ``classes`` behind ``baseline``, and that take nothing of it back.
-
-    Args:
-        without: names of options to leave out.
-    """
+    """The options of ``compiler`` with one of ``classes`` behind ``baseline``, of which they take nothing back."""
     knobs = {}
     for option, by_class in _left_open(compiler, baseline):
         values = [value for value, own in by_class.items() if own in classes]
@@ -81,52 +77,39 @@ def _left_open(
 @lru_cache(maxsize=16)
 def _taken(compiler: CcCompiler) -> Sequence[tuple[Option, Sequence[KnobValue]]]:
     """The known options that the installed version neither refuses nor ignores, each with the values that it takes."""
+
+    def answer(tried: Sequence[str]) -> Finished:
+        return ask([compiler.program, "-Werror", "-O2", *_COMPANIONS, *tried, "-S", "-x", "c", os.devnull, "-o", "-"])
+
     options = BY_COMPILER[compiler.name].known
-    taken = set(
-        _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
-    )
+    spelled = [f"{option.name}{value}" for option in options for value in option.drawn.values]
+    not_taken = {option for option, _ in _refusals(spelled, answer)}
     each = (
-        (option, [value for value in option.drawn.values if f"{option.name}{value}" in taken]) for option in options
+        (option, [value for value in option.drawn.values if f"{option.name}{value}" not in not_taken])
+        for option in options
     )
     return [(option, values) for option, values in each if values]
 
 
 def refused(command: Sequence[str], options: Sequence[str], language: str, rootdir: Path) -> tuple[str, str] | None:
-    """The first of ``options`` that the compiler refuses, and what it prints.
-
-    None if it takes all, or refuses an empty file without them too, which tells nothing about them.
-
-    Args:
-        command: the compiler and the baseline's flags; ``options`` come after.
-        language: as ``-x`` names it.
-        rootdir: where the compiler runs.
-    """
+    """The first of ``options`` that the compiler refuses behind ``command``, and its output; None if it takes all."""
 
     def answer(tried: Sequence[str]) -> Finished:
         # Without warnings: -Werror in the baseline's flags is about its sources.
         return ask([*command, *tried, "-w", "-S", "-x", language, os.devnull, "-o", os.devnull], cwd=rootdir)
 
-    def first(tried: Sequence[str]) -> tuple[str, str] | None:
-        finished = answer(tried)
-        if finished.returncode == 0:
-            return None
-        if len(tried) == 1:
-            return tried[0], finished.output
-        half = len(tried) // 2
-        return first(tried[:half]) or first(tried[half:])
-
-    refusal = first(options) if options else None
+    refusal = next(_refusals(options, answer), None)
+    # An empty file that is refused without them too tells nothing about the options.
     return None if refusal is None or answer(()).returncode != 0 else refusal
 
 
-def _accepted(program: str, options: Sequence[str]) -> list[str]:
-    """Those of ``options`` that the compiler takes without a warning: one run if it takes all, else by halving."""
-    if not options:
-        return []
-    trial = [program, "-Werror", "-O2", *_COMPANIONS, *options, "-S", "-x", "c", os.devnull, "-o", "-"]
-    if ask(trial).returncode == 0:
-        return list(options)
+def _refusals(options: Sequence[str], answer: Callable[[Sequence[str]], Finished]) -> Iterator[tuple[str, str]]:
+    """The options that the compiler refuses, each with its output: one run if it takes all, else by halving."""
+    if not options or (finished := answer(options)).returncode == 0:
+        return
     if len(options) == 1:
-        return []
+        yield options[0], finished.output
+        return
     half = len(options) // 2
-    return _accepted(program, options[:half]) + _accepted(program, options[half:])
+    yield from _refusals(options[:half], answer)
+    yield from _refusals(options[half:], answer)

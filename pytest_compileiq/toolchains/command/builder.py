@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -31,16 +29,16 @@ from pytest_compileiq.model import (
     Target,
     sha256_hex,
 )
-from pytest_compileiq.space import Space
 from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import Builder, Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.cc.flags import find_file
 from pytest_compileiq.toolchains.command.marker import OPTIONS, Command, Template, read_template
 from pytest_compileiq.toolchains.environment import deciding, set_here
+from pytest_compileiq.toolchains.inputs import read_source
 from pytest_compileiq.toolchains.macros import baseline_macros
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options import options_of, parse_named
-from pytest_compileiq.toolchains.steps import Commands, ask
+from pytest_compileiq.toolchains.steps import Commands, ask, find_program, telling_line
 
 WHOLE = "output"
 OutputKind = Literal["library", "executable", "file"]
@@ -53,15 +51,9 @@ _STARTUP = frozenset(
 
 
 def code_of(path: Path, output: OutputKind, pattern: str) -> MachineCode:
-    """The machine code of ``path``, read from the objects beside it whose names match ``pattern``.
-
-    A file is its own object. An executable is the single entry ``main``. Output whose functions are not all in readable
-    objects is the single entry ``WHOLE``, with the digest and the number of its bytes.
-
-    Raises:
-        BuildError: a library exports no function, or an object is damaged.
-    """
-    objects = [path] if output == "file" else _matching(path.parent, pattern)
+    """The machine code of ``path``, read from the objects beside it whose names match ``pattern``."""
+    beside = sorted(file for file in path.parent.iterdir() if file.is_file() and fnmatch(file.name, pattern))
+    objects = [path] if output == "file" else beside
     if not objects or not all(map(_is_object, objects)) or not _is_wholly_of(path, objects):
         data = path.read_bytes()
         whole = CodeDigest(sha256_hex(data), {"code_bytes": len(data)})
@@ -75,12 +67,7 @@ def code_of(path: Path, output: OutputKind, pattern: str) -> MachineCode:
     return code if code.entries else MachineCode({WHOLE: code.program}, code.program)
 
 
-def _matching(out_dir: Path, pattern: str) -> list[Path]:
-    return sorted(path for path in out_dir.iterdir() if path.is_file() and fnmatch(path.name, pattern))
-
-
 def _is_object(path: Path) -> bool:
-    """Whether the file is ELF and not linked yet."""
     try:
         with path.open("rb") as stream:
             return bool(ELFFile(stream)["e_type"] == "ET_REL")
@@ -120,8 +107,8 @@ _TELLING = (re.compile(r"(?i)error:|fatal|undefined reference|cannot find"), re.
 def resolve(command: Command, place: Place) -> CommandBuilder:
     """Implements ``pytest_compileiq.toolchains.command.marker.Command.resolve``."""
     _check_arguments(command)
-    sources = tuple(_find_file(name, "sources", place) for name in command.sources)
-    depends = tuple(_find_file(name, "depends", place) for name in command.depends)
+    sources = tuple(find_file(name, place, f"Command(sources={name!r})") for name in command.sources)
+    depends = tuple(find_file(name, place, f"Command(depends={name!r})") for name in command.depends)
     defines, macros = baseline_macros(command.defines, [], "Command")
     template = read_template(command.steps, dict(command.defaults), len(sources), defines)
     programs = tuple(_find_program(step[0], place) for step in template.steps)
@@ -131,6 +118,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     version, build = _identify(version_command, place.rootdir, tuple(handed_on.items()))
     here = this_architecture()
     architecture = command.target or here
+    runs_here = architecture == here or architecture.startswith(f"{here}-")
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
     return CommandBuilder(
         compiler=Compiler(
@@ -142,7 +130,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
         ),
         architecture=architecture,
         target=Target.of(architecture, line),
-        native=_why_not_here(architecture, here),
+        native=None if runs_here else f"it is compiled for {architecture}; this machine is {here}",
         template=template,
         programs=programs,
         source_paths=sources,
@@ -172,8 +160,6 @@ class CommandBuilder(Builder):
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     handed_on: Mapping[str, str]
-    clock: str = "cpu"
-    acf_line: str | None = None
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -183,12 +169,6 @@ class CommandBuilder(Builder):
     def knobs_taken(self) -> frozenset[str]:
         return frozenset(self.template.defaults)
 
-    def default_space(self) -> Space | None:
-        return None
-
-    def option_space(self) -> Space | None:
-        return None
-
     def render(self, candidate: Candidate) -> ControlsFile:
         return self.template.render(candidate)
 
@@ -196,11 +176,8 @@ class CommandBuilder(Builder):
         return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
-        try:
-            names = sorted({*self.source_paths, *self.depends})
-            return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in names}
-        except OSError as error:
-            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+        names = sorted({*self.source_paths, *self.depends})
+        return {name: sha256_hex(read_source(self.rootdir / name)) for name in names}
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         out_dir = out_dir.absolute()
@@ -249,28 +226,9 @@ def _check_arguments(command: Command) -> None:
         raise MarkerError(f"Command(target={target!r}): expected an architecture, as in 'x86-64-v3'")
 
 
-def _find_file(name: str, argument: str, place: Place) -> str:
-    path = place.test_dir / name
-    if not path.is_file():
-        raise MarkerError(f"Command({argument}={name!r}): no such file: {path}; it is named relative to the test file")
-    return relative_to_rootdir(Path(name), place)
-
-
 def _find_program(program: str, place: Place) -> str:
-    """The path of ``program``: a name on ``PATH``, or a path relative to the test file.
-
-    Raises:
-        EnvironmentFault: there is no such program.
-    """
-    is_path = os.sep in program
-    path = shutil.which(str(place.test_dir / program) if is_path else program)
-    if path is None:
-        where = f"at {place.test_dir / program}" if is_path else f"on PATH ({os.environ.get('PATH', '')})"
-        raise EnvironmentFault(
-            f"no program {program!r} {where}; install it (Debian has opt and llc in the package llvm), "
-            "or name another in Command's steps"
-        )
-    return str(Path(path).absolute())
+    remedy = "install it (Debian has opt and llc in the package llvm), or name another in Command's steps"
+    return find_program(program, place.test_dir, "program", remedy)
 
 
 def _version_command(command: Command, place: Place) -> tuple[str, ...] | None:
@@ -306,26 +264,18 @@ def _recorded(template: Template, sources: tuple[str, ...]) -> tuple[str, ...]:
     words: list[str] = []
     for step in template.words({}, {**_source_places(sources), **still_open}):
         words += [*(("&&",) if words else ()), Path(step[0]).name, *step[1:]]
-    return tuple(word if len(word) <= _RECORDED_CHARACTERS else _shortened(word) for word in words)
-
-
-def _shortened(word: str) -> str:
-    """``word`` cut to what the metadata can hold, with its digest: a pass pipeline may be longer than that."""
-    return f"{word[:_RECORDED_CHARACTERS]}… (sha256 {sha256_hex(word.encode())})"
+    # A pass pipeline may be longer than the metadata can hold.
+    return tuple(
+        f"{word[:_RECORDED_CHARACTERS]}… (sha256 {sha256_hex(word.encode())})"
+        if len(word) > _RECORDED_CHARACTERS
+        else word
+        for word in words
+    )
 
 
 def _source_places(sources: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return {"source": sources[:1], "sources": sources}
 
 
-def _why_not_here(architecture: str, here: str) -> str | None:
-    if architecture == here or architecture.startswith(f"{here}-"):
-        return None
-    return f"it is compiled for {architecture}; this machine is {here}"
-
-
 def _first_error(output: str) -> str:
-    """The line that says what is wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = (line for pattern in _TELLING for line in lines if pattern.search(line))
-    return next(telling, lines[-1] if lines else "it printed nothing")[:500]
+    return telling_line(output, *_TELLING)

@@ -123,13 +123,7 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Template:
-    """Steps as words with places in them.
-
-    Attributes:
-        steps: the words of each step; the first is a program.
-        defaults: the value in each knob's place when the knob is off, as in the baseline.
-        defines: the definitions of macros that ``{options}`` holds in the baseline.
-    """
+    """Steps as words with places in them, and the value of each place in the baseline."""
 
     steps: tuple[Step, ...]
     defaults: Mapping[str, str]
@@ -143,11 +137,7 @@ class Template:
         return [_filled(step, places) for step in self.steps]
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted.
-
-        Raises:
-            MarkerError: a knob has no place in the steps, its value may not stand in one, or it is an opaque blob.
-        """
+        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted."""
         if candidate.blob is not None:
             raise MarkerError("Command puts named knobs into its steps, not an opaque controls blob: give named knobs")
         lines = sorted(self._line(name, value) for name, value in candidate.knobs.items())
@@ -162,7 +152,15 @@ class Template:
             raise MarkerError(
                 f"knob {name!r} has no place in Command's steps{meant}: write {{{place}}} where it belongs"
             )
-        return _option(name, value) if is_option else f"{name}={_value(name, value, self.steps)}"
+        if not is_option:
+            return f"{name}={_value(name, value, self.steps)}"
+        option = f"{name}{_text(name, value)}"
+        if not _OPTION.fullmatch(option):
+            raise MarkerError(
+                f"knob {name!r} = {value!r}: {option[:200]!r} is not one option; expected letters, digits and signs "
+                "without blanks, as in -unroll-threshold=100"
+            )
+        return option
 
     @property
     def takes_options(self) -> bool:
@@ -173,11 +171,7 @@ class Template:
 def read_template(
     steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int, defines: tuple[str, ...] = ()
 ) -> Template:
-    """Split ``steps`` and check their places; ``sources`` is the number of sources.
-
-    Raises:
-        MarkerError: a place is unknown or misplaced, or a default has no place or does not fit into it.
-    """
+    """Split ``steps`` and check their places; ``sources`` is the number of sources."""
     split = tuple(_split(step) for step in steps)
     places = {place for step in split for word in step for place in _PLACE.findall(word)}
     if "out" not in places:
@@ -228,16 +222,6 @@ def _filled(step: Step, places: Mapping[str, Sequence[str]]) -> list[str]:
     return words
 
 
-def _option(name: str, value: KnobValue) -> str:
-    option = f"{name}{_text(name, value)}"
-    if not _OPTION.fullmatch(option):
-        raise MarkerError(
-            f"knob {name!r} = {value!r}: {option[:200]!r} is not one option; expected letters, digits and signs "
-            "without blanks, as in -unroll-threshold=100"
-        )
-    return option
-
-
 def _value(name: str, value: KnobValue, steps: Collection[Step]) -> str:
     text = _text(name, value)
     begins_a_word = any(word.startswith(f"{{{name}}}") for step in steps for word in step)
@@ -250,7 +234,6 @@ def _value(name: str, value: KnobValue, steps: Collection[Step]) -> str:
 
 
 def _text(name: str, value: KnobValue) -> str:
-    """``value`` as the text that goes into a word."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise MarkerError(f"knob {name!r} = {value!r}: expected a text or a number; write 'true' or 'false'")
     text = str(value)

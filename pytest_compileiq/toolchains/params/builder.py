@@ -31,11 +31,11 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.rules.fingerprint import canonical_text
-from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.cpu import this_architecture
 from pytest_compileiq.toolchains.base import Builder, Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.cc.flags import find_file
+from pytest_compileiq.toolchains.inputs import read_source
 from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options import parse_named
 from pytest_compileiq.toolchains.params.marker import Params, line_of, render
@@ -48,7 +48,9 @@ def resolve(params: Params, place: Place) -> ParamsBuilder:
     """Implements ``pytest_compileiq.toolchains.params.marker.Params.resolve``."""
     defaults = _checked_defaults(params.defaults)
     for key in ("versions", "sources"):
-        _check_names(key, getattr(params, key))
+        names: object = getattr(params, key)
+        if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+            raise MarkerError(f"Params({key}={names!r}): expected a list of names")
     packages = [f"{name} {_version(name)}" for name in sorted(set(params.versions))]
     architecture = this_architecture()
     return ParamsBuilder(
@@ -62,17 +64,14 @@ def resolve(params: Params, place: Place) -> ParamsBuilder:
         architecture=architecture,
         target=Target.of(architecture, PARAMS),
         baseline_params=defaults,
-        source_paths=tuple(_find_source(name, place) for name in params.sources),
+        source_paths=tuple(find_file(name, place, f"Params(sources={name!r})") for name in params.sources),
         rootdir=place.rootdir,
     )
 
 
 @dataclass(frozen=True)
 class ParamsBuilder(Builder):
-    """A ``pytest_compileiq.toolchains.base.Builder`` that compiles nothing; its one entry is what decides the result.
-
-    Two arms have equal code where they have equal parameters, packages and sources.
-    """
+    """Compiles nothing: the one entry is the digest of parameters, packages and sources."""
 
     compiler: Compiler
     architecture: str
@@ -80,19 +79,7 @@ class ParamsBuilder(Builder):
     baseline_params: Mapping[str, KnobValue]
     source_paths: tuple[str, ...]
     rootdir: Path
-    clock: str = "cpu"
-    acf_line: str | None = None
-    native: str | None = None
-
-    @property
-    def knobs_taken(self) -> frozenset[str]:
-        return frozenset()
-
-    def default_space(self) -> Space | None:
-        return None
-
-    def option_space(self) -> Space | None:
-        return None
+    knobs_taken: frozenset[str] = frozenset()
 
     def render(self, candidate: Candidate) -> ControlsFile:
         return render(candidate)
@@ -124,19 +111,12 @@ class ParamsBuilder(Builder):
         raise BodyError("Params compiles nothing, so that there is nothing to load: read acf.params instead")
 
     def _contents(self) -> dict[str, bytes]:
-        try:
-            return {name: (self.rootdir / name).read_bytes() for name in sorted(self.source_paths)}
-        except OSError as error:
-            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+        return {name: read_source(self.rootdir / name) for name in sorted(self.source_paths)}
 
 
 @lru_cache(maxsize=256)
 def _meaning(name: str, data: bytes) -> str:
-    """The digest of what a source says: of Python without comments, docstrings and formatting.
-
-    Raises:
-        BuildError: a file that is called Python is none.
-    """
+    """The digest of what a source says: of Python without comments, docstrings and formatting."""
     if not name.endswith(".py"):
         return sha256_hex(data)
     try:
@@ -157,25 +137,8 @@ def _checked_defaults(given: object) -> dict[str, KnobValue]:
     return defaults
 
 
-def _check_names(key: str, names: object) -> None:
-    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
-        raise MarkerError(f"Params({key}={names!r}): expected a list of names")
-
-
-def _find_source(name: str, place: Place) -> str:
-    path = place.test_dir / name
-    if not path.is_file():
-        raise MarkerError(f"Params(sources={name!r}): no such file: {path}; it is named relative to the test file")
-    return relative_to_rootdir(Path(name), place)
-
-
 def _version(name: str) -> str:
-    """The version of an installed package; Python's own line for ``python``.
-
-    Raises:
-        MarkerError: ``name`` is no package's name.
-        EnvironmentFault: it is not installed.
-    """
+    """The version of an installed package; Python's own line for ``python``."""
     if not _PACKAGE.fullmatch(name):
         raise MarkerError(f"Params(versions={name!r}): expected a package's name alone, as in 'xgboost'")
     if name == "python":
@@ -183,13 +146,10 @@ def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError as error:
-        raise EnvironmentFault(_not_installed(name)) from error
-
-
-def _not_installed(name: str) -> str:
-    if brings := importlib.metadata.packages_distributions().get(name):
-        return f"Params(versions={name!r}): that is what {brings[0]} is imported as: name {brings[0]!r}"
-    installed = {str(found.metadata["Name"]) for found in importlib.metadata.distributions()}
-    meant = did_you_mean(name, installed)
-    otherwise = "; if you mean that package" if meant else ""
-    return f"Params(versions={name!r}): no package of that name is installed{meant}{otherwise}: pip install {name}"
+        if brings := importlib.metadata.packages_distributions().get(name):
+            mend = f"that is what {brings[0]} is imported as: name {brings[0]!r}"
+        else:
+            meant = did_you_mean(name, {str(found.metadata["Name"]) for found in importlib.metadata.distributions()})
+            otherwise = "; if you mean that package" if meant else ""
+            mend = f"no package of that name is installed{meant}{otherwise}: pip install {name}"
+        raise EnvironmentFault(f"Params(versions={name!r}): {mend}") from error

@@ -56,11 +56,7 @@ class Params:
 
 
 def line_of(name: str, value: KnobValue) -> str:
-    """One parameter.
-
-    Raises:
-        MarkerError: the name is a compiler's option, or holds what ends a name.
-    """
+    """One parameter."""
     if name.startswith("-"):
         raise MarkerError(
             f"knob {name!r}: Params has no compiler that takes options; give the knob a name without '-', which the "
@@ -72,11 +68,7 @@ def line_of(name: str, value: KnobValue) -> str:
 
 
 def read_line(line: str) -> tuple[str, KnobValue]:
-    """The inverse of ``line_of``.
-
-    Raises:
-        StoreError: it is no parameter.
-    """
+    """The inverse of ``line_of``."""
     name, _, text = line.partition("=")
     try:
         value = json.loads(text)
@@ -88,11 +80,7 @@ def read_line(line: str) -> tuple[str, KnobValue]:
 
 
 def render(candidate: Candidate) -> ControlsFile:
-    """The controls file of ``candidate``.
-
-    Raises:
-        MarkerError: a knob is an option of a compiler, or it is an opaque blob.
-    """
+    """The controls file of ``candidate``."""
     if candidate.blob is not None:
         raise MarkerError("Params holds named knobs, and no compiler that takes an ACF: give space={…} of named knobs")
     lines = sorted(line_of(name, value) for name, value in candidate.knobs.items())

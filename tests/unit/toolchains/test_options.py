@@ -8,7 +8,7 @@ from pytest_compileiq.config import NamedOptions, why_no_entries
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.options import OptionList
+from pytest_compileiq.toolchains.options import OptionList, options_of
 
 LISTS = {"gcc": GCC, "clang": CLANG, "ptxas": PTXAS, "nvcc": NVCC}
 NOBODY = NamedOptions()
@@ -20,7 +20,7 @@ def test_whatever_a_default_space_draws_may_be_committed(compiler: str) -> None:
     assert options.compiler == compiler
     for option in options.known:
         for value in option.drawn.values:
-            assert options.why_not(option.name, value, NOBODY) is None, f"{option.name}{value}"
+            assert options.why_not([f"{option.name}{value}"], NOBODY) is None, f"{option.name}{value}"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_whatever_a_default_space_draws_may_be_committed(compiler: str) -> None:
     ],
 )
 def test_a_number_may_be_another_than_the_space_draws(options: OptionList, name: str, value: int | str) -> None:
-    assert options.why_not(name, value, NOBODY) is None
+    assert options.why_not([f"{name}{value}"], NOBODY) is None
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_a_number_may_be_another_than_the_space_draws(options: OptionList, name:
     ],
 )
 def test_what_is_not_known_takes_the_line_that_the_refusal_prints(options: OptionList, name: str, value: str) -> None:
-    reason = options.why_not(name, value, NOBODY)
+    reason = options.why_not([f"{name}{value}"], NOBODY)
     assert reason is not None
     before, _, line = reason.rpartition(": ")
     assert before.endswith("in [pytest] of pytest.ini") and line.startswith("acf_options = ")
-    assert options.why_not(name, value, NamedOptions(tuple(line.split()[2:]))) is None
+    assert options.why_not([f"{name}{value}"], NamedOptions(tuple(line.split()[2:]))) is None
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,14 @@ def test_what_is_not_known_takes_the_line_that_the_refusal_prints(options: Optio
 def test_what_runs_programs_or_touches_files_is_refused_whatever_is_named(
     options: OptionList, name: str, value: str
 ) -> None:
-    reason = options.why_not(name, value, NamedOptions((f"{name}{value}", name)))
+    reason = options.why_not([f"{name}{value}"], NamedOptions((f"{name}{value}", name)))
     assert reason is not None and "may ever stand in a controls file" in reason and "acf_options" not in reason
 
 
 def test_a_line_lets_in_all_that_is_not_known() -> None:
-    reason = GCC.why_any_not({"-O": 3, "-DTILE=": 8, "-DUSE_LUT": "", "-fno-tree-ter": ""}, NamedOptions(("-fno-dce",)))
+    reason = GCC.why_not(
+        options_of({"-O": 3, "-DTILE=": 8, "-DUSE_LUT": "", "-fno-tree-ter": ""}), NamedOptions(("-fno-dce",))
+    )
     assert reason is not None and reason.startswith("'-DTILE=8', '-DUSE_LUT', '-fno-tree-ter' are none of the options")
     assert reason.endswith(": acf_options = -fno-dce -DTILE= -DUSE_LUT -fno-tree-ter")
 
@@ -124,4 +126,4 @@ def test_an_entry_that_is_no_option_is_refused(entry: str) -> None:
 def test_a_range_that_no_option_takes_ends_with_a_number_that_is_too_long() -> None:
     """Why a space may be judged by the last number of a range that is too long to be looked through."""
     values = steps(0, 100_001).values
-    assert GCC.why_not("-falign-loops=", values[-1], NOBODY) is not None
+    assert GCC.why_not([f"-falign-loops={values[-1]}"], NOBODY) is not None

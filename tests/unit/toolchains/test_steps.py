@@ -66,7 +66,7 @@ def commands(root, timeout_s=20.0):
 
 
 def shell(script, what="it"):
-    return ["sh", "-c", script], what, None
+    return ["sh", "-c", script], what
 
 
 def test_two_that_wait_for_each_other_end_and_their_output_is_in_order(tmp_path):

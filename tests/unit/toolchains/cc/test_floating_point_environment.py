@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.toolchains.cc.floating_point import named_by
+from pytest_compileiq.toolchains.cc.includes import named_by
 
 
 @pytest.mark.parametrize(
