@@ -13,6 +13,7 @@ import numpy as np
 
 from machine import describe
 from pytest_compileiq import Cc
+from pytest_compileiq.benchmark.body import Bodies
 from pytest_compileiq.benchmark.first_calls import time_first_calls_of_copies
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.calls import is_decided, why_never_new
@@ -68,7 +69,7 @@ def trial(source: str, name: str, size: int, number: int) -> tuple[bool, int, tu
         taken = []
         while not is_decided(taken):
             workload = benchmark.spec.workloads[0]
-            calls = time_first_calls_of_copies(benchmark, body, arms, workload, 100 * number + len(taken), lambda: None)
+            calls = time_first_calls_of_copies(Bodies(benchmark, body, arms, workload), 100 * number + len(taken))
             taken.append(calls)
         later = ([calls.baseline.warm_s for calls in taken], [calls.tuned.warm_s for calls in taken])
         return why_never_new(taken) is not None, len(taken), (float(np.median(later[0])), float(np.median(later[1])))

@@ -18,11 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import (
     ArmFailure,
-    Arms,
-    Body,
+    Bodies,
     Touched,
     as_failure,
     describe,
@@ -32,7 +30,7 @@ from pytest_compileiq.benchmark.body import (
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault, NoDevice
-from pytest_compileiq.model import CLOCKED, Arm, Objective, Workload
+from pytest_compileiq.model import CLOCKED, Arm, Objective
 from pytest_compileiq.samples import ChecksMade, Conditions
 from pytest_compileiq.timing.checked import CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
@@ -63,26 +61,20 @@ class _FailedWithin(BaseException):
     """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` catches it."""
 
 
-def run_block(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    workload: Workload,
-    plan: BlockPlan,
-    tick: Callable[[], object],
-    *,
-    parent_holds_context: bool = False,
-) -> Block:
+def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = False) -> Block:
     """Sample both arms of ``benchmark`` on ``workload`` in one process, while no other run measures on the device.
 
     Raises:
         ArmFailure: an arm's body or callable failed, or handed over no objective; or others computed on the device.
     """
     with watch_of(
-        benchmark.builder.clock, tick, parent_holds_context=parent_holds_context, lock_clocks=plan.lock_clocks
+        bodies.benchmark.builder.clock,
+        bodies.tick,
+        parent_holds_context=parent_holds_context,
+        lock_clocks=plan.lock_clocks,
     ) as watch:
         try:
-            block = _BlockRun(benchmark, body, arms, workload, plan, tick, watch).run()
+            block = _BlockRun(bodies, plan, watch).run()
             watch.after_quad()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
@@ -92,12 +84,8 @@ def run_block(
 class _BlockRun(Struct):
     """One block under way."""
 
-    benchmark: TunedBenchmark
-    body: Body
-    arms: Arms
-    workload: Workload
+    bodies: Bodies
     plan: BlockPlan
-    tick: Callable[[], object]
     watch: Watch
     outputs: Outputs = msgspec.field(default_factory=Outputs)
     measured: dict[Arm, CheckedArm] = msgspec.field(default_factory=dict)
@@ -111,9 +99,9 @@ class _BlockRun(Struct):
     def run(self) -> Block:
         outer = self._arm(self.plan.outer, self._nest)
         if not outer.measured:
-            expect_objectives(self.benchmark, outer)
+            expect_objectives(self.bodies.benchmark, outer)
             self._arm(self.plan.inner, self._nest)
-        timed = [objective.metric for objective in self.benchmark.timed_objectives]
+        timed = [objective.metric for objective in self.bodies.benchmark.timed_objectives]
         if recorded := [metric for metric in timed if metric in outer.recorded]:
             self.watch.before()
             slots = sample_values(
@@ -130,10 +118,8 @@ class _BlockRun(Struct):
         return Block(slots_of, self.conditions, self.touched, tuple(self.remarks), self.checks)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
-        self.tick()
-        acf = run_arm(
-            self.benchmark, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, lambda: self.failure
-        )
+        self.bodies.tick()
+        acf = run_arm(self.bodies, arm, self.outputs, measurer, lambda: self.failure)
         self.touched[arm] = Touched.by(acf)
         return acf
 
@@ -150,18 +136,18 @@ class _BlockRun(Struct):
         """The inner ``measure``: both arms are alive here."""
         self._keep(self.plan.inner, acf, call)
         with self._keeping_failures():
-            for objective in self.benchmark.timed_objectives:
+            for objective in self.bodies.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
                     self._take(objective, acf)
             return self._call_again(self.plan.inner)
 
     def _keep(self, arm: Arm, acf: Acf, call: Callable[[], object]) -> None:
-        timed = Timed(arm, call, Untimed(self.benchmark.builder.clock), self.tick, acf.asked.reset)
+        timed = Timed(arm, call, Untimed(self.bodies.benchmark.builder.clock), self.bodies.tick, acf.asked.reset)
         self.measured[arm] = CheckedArm(timed, acf.asked)
 
     def _take(self, objective: Objective, acf: Acf) -> None:
         """Sample what the clock of ``objective`` takes, as the body of ``acf`` wants it taken."""
-        kind = self.benchmark.builder.clock
+        kind = self.bodies.benchmark.builder.clock
         launch = self.plan.launch or acf.launch
         try:
             self.watch.before()
@@ -241,11 +227,11 @@ class _BlockRun(Struct):
         return tuple(acf.recorded[metric] for metric in metrics)
 
     def _compile_seconds(self, arm: Arm) -> float:
-        self.tick()
-        with tempfile.TemporaryDirectory(dir=self.benchmark.builds.directory) as home:
+        self.bodies.tick()
+        with tempfile.TemporaryDirectory(dir=self.bodies.benchmark.builds.directory) as home:
             try:
-                return self.benchmark.builder.build(
-                    self.arms[arm], Path(home), timeout_s=self.benchmark.spec.timeout_s
+                return self.bodies.benchmark.builder.build(
+                    self.bodies.arms[arm], Path(home), timeout_s=self.bodies.benchmark.spec.timeout_s
                 ).seconds
             except BuildError as error:
                 raise as_failure(arm, error) from error

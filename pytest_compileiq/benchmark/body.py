@@ -71,49 +71,40 @@ class Checked(Struct, frozen=True):
     recorded: Mapping[str, float]
 
 
-def check_body(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    workload: Workload,
-    tick: Callable[[], object] = lambda: None,
-    *,
-    draw: int = 0,
-) -> Checked:
+class Bodies(Struct, frozen=True):
+    """A test's body as both arms, on one workload; everything it raises becomes an ``ArmFailure``."""
+
+    benchmark: TunedBenchmark
+    body: Body
+    arms: Arms
+    workload: Workload
+    tick: Callable[[], object] = lambda: None  # called before every run of the body and every call: it is progress
+
+
+def check_body(bodies: Bodies, *, draw: int = 0) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
     Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far.
 
     Args:
-        tick: called before every run of the body and every call, so that a watcher sees progress.
         draw: the seed of ``acf.rng``.
 
     Raises:
         ArmFailure: the body failed.
     """
     outputs = Outputs()
-    acf = run_once(benchmark, body, arms, "tuned", workload, outputs, tick, draw=draw)
-    expect_objectives(benchmark, acf)
+    acf = run_once(bodies, "tuned", outputs, draw=draw)
+    expect_objectives(bodies.benchmark, acf)
     if outputs.waiting and acf.not_run is None:
-        run_once(benchmark, body, arms, "baseline", workload, outputs, tick, draw=draw)
+        run_once(bodies, "baseline", outputs, draw=draw)
     return Checked(Touched.by(acf), outputs.how, acf.not_run, acf.recorded)
 
 
-def run_once(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    arm: Arm,
-    workload: Workload,
-    outputs: Outputs,
-    tick: Callable[[], object],
-    *,
-    draw: int,
-) -> Acf:
+def run_once(bodies: Bodies, arm: Arm, outputs: Outputs, *, draw: int) -> Acf:
     """One run of the body as ``arm`` whose ``measure`` calls, and times nothing; raises as ``run_arm``."""
 
     def call_once(acf: Acf, call: Callable[[], object]) -> object:
-        timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), tick, acf.asked.reset)
+        timed = Timed(acf.arm, call, Untimed(bodies.benchmark.builder.clock), bodies.tick, acf.asked.reset)
         checked = CheckedArm(timed, acf.asked)
         try:
             value = checked.last()
@@ -125,16 +116,13 @@ def run_once(
             return value
         raise own  # the test's own exception, with nothing of this package around it
 
-    tick()
-    return run_arm(benchmark, body, arms[arm], arm, workload, outputs, call_once, draw=draw)
+    bodies.tick()
+    return run_arm(bodies, arm, outputs, call_once, draw=draw)
 
 
 def run_arm(
-    benchmark: TunedBenchmark,
-    body: Body,
-    controls: ControlsFile | None,
+    bodies: Bodies,
     arm: Arm,
-    workload: Workload,
     outputs: Outputs,
     measurer: Measurer,
     failure_within: Callable[[], ArmFailure | None] = lambda: None,
@@ -146,10 +134,18 @@ def run_arm(
     Args:
         failure_within: what failed within ``measure``, whatever the body made of it.
     """
-    acf = Acf(benchmark.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs, draw=draw)
+    acf = Acf(
+        bodies.benchmark.builds,
+        bodies.arms[arm],
+        bodies.workload,
+        arm=arm,
+        measurer=measurer,
+        outputs=outputs,
+        draw=draw,
+    )
     process = os.getpid()
     try:
-        body(acf)
+        bodies.body(acf)
     except KeyboardInterrupt:
         raise
     except NoDevice as error:
@@ -207,16 +203,7 @@ def _leave_if_forked(process: int) -> None:
 Given = Mapping[str, ComparedOutput]
 
 
-def run_draw(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    workload: Workload,
-    seed: int,
-    tick: Callable[[], object],
-    *,
-    bits_promised: bool = False,
-) -> Draw:
+def run_draw(bodies: Bodies, seed: int, *, bits_promised: bool = False) -> Draw:
     """Run the body as both arms with ``seed`` for ``acf.rng``.
 
     The tuned arm goes first, so that it finds nothing of this draw in memory that the arms share. The baseline goes
@@ -234,7 +221,7 @@ def run_draw(
 
     def run(arm: Arm) -> Given:
         outputs = Outputs()
-        ran.append(run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed))
+        ran.append(run_once(bodies, arm, outputs, draw=seed))
         return outputs.given
 
     tuned, first, second = run("tuned"), run("baseline"), run("baseline")

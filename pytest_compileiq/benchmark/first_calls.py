@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_arm, why_apart
+from pytest_compileiq.benchmark.body import ArmFailure, Bodies, run_arm, why_apart
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, LeaveBody, identity_of
 from pytest_compileiq.machine_code.shared_library import SharedLibrary, announcing
-from pytest_compileiq.model import Arm, Workload
+from pytest_compileiq.model import Arm
 from pytest_compileiq.rules.calls import FEWEST, Called, FirstCalls
 from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
 from pytest_compileiq.timing.registry import Untimed
@@ -35,19 +35,13 @@ _APART = 2**41  # seeds that no other run of a body draws: nothing of them is re
 _LATER, _WARM = 3, 3
 
 
-def time_first_calls(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    workload: Workload,
-    seed: int,
-    tick: Callable[[], object],
-) -> FirstCalls | None:
+def time_first_calls(bodies: Bodies, seed: int) -> FirstCalls | None:
     """Run both arms' bodies, in random order, on a draw that belongs to ``seed``, until they have measured.
 
     None where a body measures nothing, or fails before, where the runtime on a processor is no objective, and where
     there are too few draws to judge.
     """
+    benchmark = bodies.benchmark
     spec, metrics = benchmark.spec, {objective.measured for objective in benchmark.timed_objectives}
     if spec.repeats or spec.stress < FEWEST or benchmark.builder.clock != "cpu" or "runtime" not in metrics:
         return None
@@ -56,27 +50,21 @@ def time_first_calls(
     called: dict[Arm, Called] = {}
     ran: dict[Arm, Acf] = {}
     for arm in order:
-        watched = _Watched(tick)
+        watched = _Watched(bodies.tick)
         with suppress(ArmFailure), announcing(watched.load):
-            run_arm(benchmark, body, arms[arm], arm, workload, Outputs(), watched.measure, draw=seed + _APART)
+            run_arm(bodies, arm, Outputs(), watched.measure, draw=seed + _APART)
         if watched.called is None or watched.acf is None:
             return None
         called[arm], ran[arm] = watched.called, watched.acf
     return FirstCalls(called["baseline"], called["tuned"], why_apart(ran["tuned"], ran["baseline"]))
 
 
-def time_first_calls_of_copies(
-    benchmark: TunedBenchmark,
-    body: Body,
-    arms: Arms,
-    workload: Workload,
-    seed: int,
-    tick: Callable[[], object],
-) -> FirstCalls | None:
+def time_first_calls_of_copies(bodies: Bodies, seed: int) -> FirstCalls | None:
     """As ``time_first_calls``, on copies of both builds: the memory of a kernel is new in each copy."""
+    benchmark = bodies.benchmark
     with tempfile.TemporaryDirectory(dir=benchmark.builds.directory) as directory:
-        builds = benchmark.builds.copied(arms.values(), Path(directory))
-        return time_first_calls(msgspec.structs.replace(benchmark, builds=builds), body, arms, workload, seed, tick)
+        copied = replace(benchmark, builds=benchmark.builds.copied(bodies.arms.values(), Path(directory)))
+        return time_first_calls(replace(bodies, benchmark=copied), seed)
 
 
 class _Cost(Struct, frozen=True):

@@ -121,8 +121,14 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         )
     if not isinstance(mark.args[0], Toolchain):
         raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
-    if unknown := sorted(set(kwargs) - set(MARKER_ARGUMENTS)):
-        raise MarkerError(f"tune() has no argument {unknown[0]!r}{_instead(unknown[0], mark.args[0])}")
+    if unknown := min(set(kwargs) - set(MARKER_ARGUMENTS), default=None):
+        compiler = type(mark.args[0])
+        argument = inspect.signature(compiler).parameters.get(unknown)
+        if argument is not None and argument.kind in (argument.KEYWORD_ONLY, argument.POSITIONAL_OR_KEYWORD):
+            instead = f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
+        else:
+            instead = f"{did_you_mean(unknown, MARKER_ARGUMENTS)}: expected {', '.join(MARKER_ARGUMENTS)}"
+        raise MarkerError(f"tune() has no argument {unknown!r}{instead}")
     return TuneSpec(
         toolchain=mark.args[0],
         name=_name(kwargs.get("name"), item_name),
@@ -130,12 +136,18 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         where=_where(kwargs.get("where")),
         workloads=_workloads(kwargs.get("workloads")),
         objectives=_objectives(kwargs.get("objectives", (minimize("runtime"),))),
-        engine=None if (engine := _text(kwargs, "engine", "auto")) == "auto" else engine,
-        engine_options=_mapping(kwargs, "engine_options"),
+        engine=None if (engine := _checked(kwargs, "engine", "auto", _is_name, "a name")) == "auto" else engine,
+        engine_options=_checked(kwargs, "engine_options", {}, lambda given: isinstance(given, Mapping), "a dict"),
         budget=_budget(kwargs.get("budget")),
-        seed=_seed(kwargs.get("seed")),
-        stress=_stress(kwargs.get("stress", DRAWS)),
-        repeats=_repeats(kwargs.get("repeats", False)),
+        seed=_checked(kwargs, "seed", None, _is_seed, "an integer from 0 to 2**63 - 1"),
+        stress=_checked(
+            kwargs, "stress", DRAWS, lambda given: _is_whole(given, MOST_DRAWS),
+            f"a number of draws from 0 (off) to {MOST_DRAWS}",
+        ),
+        repeats=_checked(
+            kwargs, "repeats", False, lambda given: isinstance(given, bool),
+            "True where production repeats its inputs, or False",
+        ),
         weight=_number(kwargs, "weight", 1.0, 1e-6, 1e6),
         timeout_s=_number(kwargs, "timeout_s", 60.0, 0.1, 86400.0),
         thresholds=Thresholds(
@@ -144,17 +156,27 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
             min_effect=_number(kwargs, "min_effect", 0.2, 0.0, 100.0),
             max_regression=_number(kwargs, "max_regression", 0.01, 0.0, 0.5),
         ),
-        limits=_limits(_mapping(kwargs, "limits")),
-    )
+        limits=_limits(_checked(kwargs, "limits", {}, lambda given: isinstance(given, Mapping), "a dict")),
+    )  # fmt: skip
 
 
-def _instead(unknown: str, toolchain: Toolchain) -> str:
-    """What is meant by an argument that the marker does not have."""
-    compiler = type(toolchain)
-    argument = inspect.signature(compiler).parameters.get(unknown)
-    if argument is not None and argument.kind in (argument.KEYWORD_ONLY, argument.POSITIONAL_OR_KEYWORD):
-        return f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
-    return f"{did_you_mean(unknown, MARKER_ARGUMENTS)}: expected {', '.join(MARKER_ARGUMENTS)}"
+def _checked(kwargs: Mapping[str, Any], key: str, default: Any, is_fit: Callable[[Any], bool], expected: str) -> Any:
+    given = kwargs.get(key, default)
+    if not is_fit(given):
+        raise MarkerError(f"tune({key}={given!r}): expected {expected}")
+    return given
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and given != ""
+
+
+def _is_seed(given: object) -> bool:
+    return given is None or _is_whole(given, 2**63 - 1)
+
+
+def _is_whole(given: object, most: float = math.inf) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= most
 
 
 def _check_metric(metric: object) -> None:
@@ -171,8 +193,10 @@ def _check_metric(metric: object) -> None:
             f"minimize({measured!r}, at={tail!r}): expected p50, p95 or p99 of {' or '.join(sorted(CLOCKED))}; "
             "a quantile of your own is a metric to record"
         )
-    if measured not in EXACT_OBJECTIVES | TIMED_OBJECTIVES:
-        _check_spelling(measured)
+    known = EXACT_OBJECTIVES | TIMED_OBJECTIVES
+    # A body may record any name, but one that is nearly a known metric's was meant to be that.
+    if measured not in known and (meant := did_you_mean(measured, known, cutoff=_ALL_BUT_EQUAL)):
+        raise MarkerError(f"objective {measured!r} is no metric{meant}: {METRICS}")
 
 
 def _check_entries(metric: str, pattern: str) -> None:
@@ -186,12 +210,6 @@ def _check_entries(metric: str, pattern: str) -> None:
             f"objective {metric!r}, of={pattern[:80]!r}: expected an entry function's name or pattern, as in "
             "of='kernel*' or of='ns::scale<float>'"
         )
-
-
-def _check_spelling(recorded: str) -> None:
-    """A body may record any name, but one that is nearly a known metric's was meant to be that."""
-    if meant := did_you_mean(recorded, EXACT_OBJECTIVES | TIMED_OBJECTIVES, cutoff=_ALL_BUT_EQUAL):
-        raise MarkerError(f"objective {recorded!r} is no metric{meant}: {METRICS}")
 
 
 def _name(given: object, item_name: str) -> str:
@@ -224,15 +242,11 @@ def _workloads(given: object) -> tuple[Workload, ...]:
         return (Workload("default"),)
     if not isinstance(given, Mapping) or not given:
         raise MarkerError(f"tune(workloads={given!r}): expected a dict of names to dicts, e.g. {{'small': dict(n=64)}}")
-    return tuple(_workload(name, values) for name, values in given.items()) if _some_timed(given) else ()
-
-
-def _some_timed(given: Mapping[Any, Any]) -> bool:
     if all(isinstance(values, Mapping) and values.get("weight", 1) == 0 for values in given.values()):
         raise MarkerError(
             "tune(workloads=…): every weight is 0, so nothing would be measured; give one a weight above 0"
         )
-    return True
+    return tuple(_workload(name, values) for name, values in given.items())
 
 
 def _workload(name: object, values: object) -> Workload:
@@ -262,25 +276,11 @@ def _objectives(given: object) -> tuple[Objective, ...]:
     return tuple(listed)
 
 
-def _text(kwargs: Mapping[str, Any], key: str, default: str) -> str:
-    value = kwargs.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise MarkerError(f"tune({key}={value!r}): expected a name")
-    return value
-
-
-def _mapping(kwargs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = kwargs.get(key, {})
-    if not isinstance(value, Mapping):
-        raise MarkerError(f"tune({key}={value!r}): expected a dict")
-    return value
-
-
 def _limits(given: Mapping[str, Any]) -> Mapping[str, int]:
     for metric, most in given.items():
         if not isinstance(metric, str) or of_entries(metric)[0] in TIMED_OBJECTIVES:
             raise MarkerError(f"tune(limits={{{metric!r}: …}}): expected a metric of a build, as in 'shared_bytes'")
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        if not _is_whole(most):
             raise MarkerError(f"tune(limits={{{metric!r}: {most!r}}}): expected a whole number of at least 0")
     return dict(given)
 
@@ -288,34 +288,12 @@ def _limits(given: Mapping[str, Any]) -> Mapping[str, int]:
 def _budget(given: object) -> Budget | None:
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | str):
-        raise MarkerError(f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'")
     try:
-        return parse_budget(str(given), "tune(budget")
-    except UserError as error:
-        raise MarkerError(
-            f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'"
-        ) from error
-
-
-def _seed(given: object) -> int | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
-        raise MarkerError(f"tune(seed={given!r}): expected an integer from 0 to 2**63 - 1")
-    return given
-
-
-def _stress(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_DRAWS:
-        raise MarkerError(f"tune(stress={given!r}): expected a number of draws from 0 (off) to {MOST_DRAWS}")
-    return given
-
-
-def _repeats(given: object) -> bool:
-    if not isinstance(given, bool):
-        raise MarkerError(f"tune(repeats={given!r}): expected True where production repeats its inputs, or False")
-    return given
+        if isinstance(given, int | str) and not isinstance(given, bool):
+            return parse_budget(str(given), "tune(budget")
+    except UserError:
+        pass
+    raise MarkerError(f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'")
 
 
 def _number(kwargs: Mapping[str, Any], key: str, default: float, low: float, high: float, of: str = "tune: ") -> float:

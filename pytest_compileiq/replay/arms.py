@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_draw
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Bodies, Body, run_draw
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import Verdict
@@ -86,7 +86,7 @@ def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, s
     arms: Arms = {"baseline": None, "tuned": controls}
     for workload in benchmark.spec.workloads:
         try:
-            run_draw(benchmark, body, arms, workload, seed, lambda: None, bits_promised=promised)
+            run_draw(Bodies(benchmark, body, arms, workload), seed, bits_promised=promised)
         except ArmFailure as failure:
             which = "the controls" if failure.arm == "tuned" else "the baseline"
             anew = f"tune anew: pytest --tune {for_shell(benchmark.nodeid)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, stood_for, why_refused, why_unnamed
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Bodies, Body, check_body
 from pytest_compileiq.benchmark.build_identity import told_by_a_second
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import Settings
@@ -198,7 +198,7 @@ class Replay:
         for workload in benchmark.spec.workloads:
             try:
                 arms: Arms = {"baseline": None, "tuned": controls}
-                checked = check_body(benchmark, self.body, arms, workload, draw=draw)
+                checked = check_body(Bodies(benchmark, self.body, arms, workload), draw=draw)
             except ArmFailure as failure:
                 if controls is None:
                     raise Stop.wrong(failure, "the baseline", workload.name) from failure
@@ -297,7 +297,7 @@ class Replay:
             return self._missed
         workload = next(workload for workload in self.benchmark.spec.workloads if workload.name == name)
         try:
-            checked = check_body(self.benchmark, self.body, {"baseline": None, "tuned": None}, workload)
+            checked = check_body(Bodies(self.benchmark, self.body, {"baseline": None, "tuned": None}, workload))
         except ArmFailure as failure:
             raise Stop.wrong(failure, "the baseline", name) from failure
         if checked.not_run is not None:

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.block import run_block
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm, run_draw
+from pytest_compileiq.benchmark.body import ArmFailure, Bodies, Body, body_of, check_body, run_arm, run_draw
 from pytest_compileiq.benchmark.build_identity import identity_of, identity_of_compiler
 from pytest_compileiq.benchmark.builds import Afar, collected
 from pytest_compileiq.benchmark.compared import Outputs
@@ -74,25 +74,22 @@ def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], 
 
 def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
+    baseline, tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (None, task.controls)
+    bodies = Bodies(benchmark, body, {"baseline": baseline, "tuned": tuned}, workload, tick)
     if isinstance(task, BlockTask):
-        block = run_block(
-            benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick,
-            parent_holds_context=task.parent_holds_context,
-        )  # fmt: skip
+        block = run_block(bodies, task.plan, parent_holds_context=task.parent_holds_context)
         units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
         return BlockAnswer(
             dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks), units
         )
-    arms: Arms = {"baseline": None, "tuned": task.controls}
     if isinstance(task, CheckTask):
-        return CheckAnswer(check_body(benchmark, body, arms, workload, tick).touched)
+        return CheckAnswer(check_body(bodies).touched)
     if isinstance(task, DrawTask):
-        drawn = run_draw(benchmark, body, arms, workload, task.seed, tick, bits_promised=task.bits_promised)
-        calls = time_first_calls(benchmark, body, arms, workload, task.seed, tick)
-        return DrawAnswer(msgspec.structs.replace(drawn, calls=calls))
+        drawn = run_draw(bodies, task.seed, bits_promised=task.bits_promised)
+        return DrawAnswer(msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed)))
     if isinstance(task, FirstCallsTask):
-        return FirstCallsAnswer(time_first_calls_of_copies(benchmark, body, arms, workload, task.seed, tick))
-    return LookAnswer(look(partial(run_arm, benchmark, body, task.controls, "tuned", workload, Outputs()), tick))
+        return FirstCallsAnswer(time_first_calls_of_copies(bodies, task.seed))
+    return LookAnswer(look(partial(run_arm, bodies, "tuned", Outputs()), tick))
 
 
 def pack_builder(builder: Builder) -> bytes | None:

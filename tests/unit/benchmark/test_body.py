@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_compileiq.benchmark import block as block_module
 from pytest_compileiq.benchmark.block import run_block
-from pytest_compileiq.benchmark.body import ArmFailure, check_body
+from pytest_compileiq.benchmark.body import ArmFailure, Bodies, check_body
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.replay.committed import Stop
@@ -38,7 +38,7 @@ def benchmark(*metrics: str) -> SimpleNamespace:
 
 
 def block(body, outer="baseline", quad="ABBA", tick=lambda: None, metric="runtime"):
-    return run_block(benchmark(metric), body, ARMS, Workload("default"), BlockPlan(outer, (quad,), 1), tick)
+    return run_block(Bodies(benchmark(metric), body, ARMS, Workload("default"), tick), BlockPlan(outer, (quad,), 1))
 
 
 def test_check_body_fault_of_the_machine_blames_no_arm():
@@ -47,7 +47,7 @@ def test_check_body_fault_of_the_machine_blames_no_arm():
 
     without_room = SimpleNamespace(**vars(benchmark()) | {"builds": SimpleNamespace(get=get)})
     with pytest.raises(ArmFailure) as caught:
-        check_body(without_room, lambda acf: acf.build(), ARMS, Workload("default"))
+        check_body(Bodies(without_room, lambda acf: acf.build(), ARMS, Workload("default")))
     assert (caught.value.arm, caught.value.kind) == (None, "disturbed")
     assert caught.value.reason.startswith("File too large (/tmp/kernel.so): raise the limit")
     with pytest.raises(EnvironmentFault, match="ulimit -f unlimited"):
@@ -84,7 +84,7 @@ def test_the_outer_arms_callable_runs_again_when_the_inner_body_has_ended():
 
 def test_a_single_arms_measure_calls_once():
     calls = []
-    check_body(benchmark(), lambda acf: acf.measure(lambda: calls.append(acf.arm)), ARMS, Workload("default"))
+    check_body(Bodies(benchmark(), lambda acf: acf.measure(lambda: calls.append(acf.arm)), ARMS, Workload("default")))
 
     assert calls == ["tuned"]
 
@@ -174,7 +174,7 @@ def test_where_nothing_is_clocked_the_callable_runs_all_the_same():
         acf.measure(lambda: calls.append(acf.arm))
 
     with pytest.raises(ArmFailure):  # the objective is not recorded; what counts here is what ran
-        run_block(timed, body, ARMS, Workload("default"), BlockPlan("baseline", ("ABBA",), 1), lambda: None)
+        run_block(Bodies(timed, body, ARMS, Workload("default")), BlockPlan("baseline", ("ABBA",), 1))
     assert calls == ["tuned", "baseline"]
 
 
@@ -220,7 +220,7 @@ def watched(monkeypatch):
                     raise
 
         plan = BlockPlan("baseline", ("ABBA", "BAAB"), 1)
-        return run_block(benchmark(metric), body, ARMS, Workload("default"), plan, lambda: None)
+        return run_block(Bodies(benchmark(metric), body, ARMS, Workload("default")), plan)
 
     return run
 
@@ -260,7 +260,7 @@ def test_a_neighbour_is_nobodys_fault_and_nothing_is_handed_over_whatever_the_bo
 
 
 def alone(body):
-    return check_body(benchmark(), body, ARMS, Workload("default"))
+    return check_body(Bodies(benchmark(), body, ARMS, Workload("default")))
 
 
 @pytest.mark.parametrize(("outer", "quad"), ORDERS)
@@ -299,7 +299,7 @@ def test_what_fails_between_the_samples_is_the_fault_of_its_arm_not_of_the_body_
 
     plan = BlockPlan(arm, ("ABBA",), 1, checks=dict.fromkeys(range(4), 0))
     with pytest.raises(ArmFailure, match="it is wrong") as got:
-        run_block(benchmark(), body, ARMS, Workload("default"), plan, lambda: None)
+        run_block(Bodies(benchmark(), body, ARMS, Workload("default")), plan)
     assert (got.value.arm, got.value.kind) == (arm, "wrong")
 
 
@@ -343,7 +343,7 @@ def test_what_the_checks_were_is_handed_over_with_the_samples():
         assert out == b"12345678"
 
     plan = BlockPlan("baseline", ("ABBA",), 1, checks={1: 5, 3: 0})
-    blocked = run_block(benchmark(), body, ARMS, Workload("default"), plan, lambda: None)
+    blocked = run_block(Bodies(benchmark(), body, ARMS, Workload("default")), plan)
     assert blocked.checks == {"runtime": ChecksMade("outputs", 6, 1)}
 
 
@@ -360,7 +360,7 @@ def test_what_a_call_writes_is_learnt_once_however_many_objectives_are_sampled()
         acf.measure(call, outputs=[out])
 
     two = benchmark("runtime", "runtime@p95")
-    blocked = run_block(two, body, ARMS, Workload("default"), BlockPlan("baseline", ("ABBA",), 1), lambda: None)
+    blocked = run_block(Bodies(two, body, ARMS, Workload("default")), BlockPlan("baseline", ("ABBA",), 1))
     assert list(blocked.checks) == ["runtime", "runtime@p95"]
     assert sorted(learnt) == ["baseline", "tuned"]
 
@@ -406,7 +406,7 @@ def test_a_block_goes_on_after_its_first_quad_while_a_race_is_not_lost(outer, tu
 
     races = {"loss": Race(Stepping("loss", "minimize"), -0.2), "rate": Race(Stepping("rate", "maximize"), 0.0)}
     plan = BlockPlan(outer, ("ABBA", "BAAB", "ABBA"), 2, races=races)
-    blocked = run_block(benchmark("loss", "rate"), body, ARMS, Workload("default"), plan, lambda: None)
+    blocked = run_block(Bodies(benchmark("loss", "rate"), body, ARMS, Workload("default")), plan)
     for metric in ("loss", "rate"):
         assert {slot.quad for slot in blocked.slots[metric]} == set(range(quads))
 
@@ -417,7 +417,7 @@ def test_a_race_on_time_ends_a_block_too():
 
     lost = Race(Stepping("runtime", "minimize"), -60.0)  # nothing is so much faster
     plan = BlockPlan("baseline", ("ABBA", "BAAB"), 1, races={"runtime": lost})
-    blocked = run_block(benchmark("runtime"), body, ARMS, Workload("default"), plan, lambda: None)
+    blocked = run_block(Bodies(benchmark("runtime"), body, ARMS, Workload("default")), plan)
     assert len(blocked.slots["runtime"]) == 4
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytest_compileiq.benchmark.body import ArmFailure, run_draw
+from pytest_compileiq.benchmark.body import ArmFailure, Bodies, run_draw
 from pytest_compileiq.model import Workload
 
 HALF = [0.5]
@@ -29,7 +29,7 @@ class Body:
 def draw(body, *, promised=False):
     benchmark = SimpleNamespace(builds=None, builder=SimpleNamespace(clock="cpu"))
     arms = {"baseline": None, "tuned": None}
-    return run_draw(benchmark, body, arms, Workload("default"), 7, lambda: None, bits_promised=promised)
+    return run_draw(Bodies(benchmark, body, arms, Workload("default")), 7, bits_promised=promised)
 
 
 def out(*arrays, **compare):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq import Cc, minimize
+from pytest_compileiq.benchmark.body import Bodies
 from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.testing import fake_benchmark
@@ -22,7 +23,7 @@ def timed(body, seed=1, *, repeats=False, stress=8, clock="cpu", metric="runtime
         timed_objectives=[minimize(metric)],
     )
     arms = {"baseline": None, "tuned": None}
-    return time_first_calls(benchmark, body, arms, Workload("default"), seed, lambda: None)
+    return time_first_calls(Bodies(benchmark, body, arms, Workload("default")), seed)
 
 
 class Body:
@@ -86,7 +87,7 @@ def test_each_copy_of_a_build_is_called_for_the_first_time_and_finds_its_pages(t
         acf.measure(lambda: counted.append((first, library.count())))
 
     for seed in range(3):
-        time_first_calls_of_copies(benchmark, body, arms, Workload("default"), seed, lambda: None)
+        time_first_calls_of_copies(Bodies(benchmark, body, arms, Workload("default")), seed)
     assert counted == [(1, count) for _ in range(6) for count in range(2, 9)]
     assert max(pages[1:]) < 100  # of 1,024; the first run also makes the memory that empties caches
     assert [path.name for path in benchmark.builds.directory.iterdir() if path.name.startswith("tmp")] == []
