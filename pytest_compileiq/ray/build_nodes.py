@@ -20,7 +20,7 @@ from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags
-from pytest_compileiq.workers.messages import BuildAnswer, BuildRefused, Identify, IdentityAnswer, Make, Query, Start
+from pytest_compileiq.workers import messages
 from pytest_compileiq.workers.transport import WorkerDied
 from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
 
@@ -41,12 +41,12 @@ class BuildNode:
     def __post_init__(self) -> None:
         self._free = threading.BoundedSemaphore(self.slots)
 
-    def launch(self, start: Start) -> RayConnection:
+    def launch(self, start: messages.Start) -> RayConnection:
         """Start one worker."""
         line = launched(self.device, start)
         return RayConnection(self.device, line, lambda: self.device, lambda death: None)
 
-    def ask(self, start: Start, query: Query, timeout_s: float) -> IdentityAnswer | BuildAnswer | BuildRefused:
+    def ask(self, start: messages.Start, query: messages.Query, timeout_s: float) -> messages.QueryAnswer:
         """Have a worker that is idle, or a new one, answer while nobody measures on the processor."""
         with self._free, self.turn.building():
             worker = self._worker(start)
@@ -65,7 +65,7 @@ class BuildNode:
                 self._is_given_up = True
                 self.say(f"{reason}; its builds are made elsewhere")
 
-    def _worker(self, start: Start) -> Worker:
+    def _worker(self, start: messages.Start) -> Worker:
         try:
             return self._idle.get_nowait()
         except Empty:
@@ -77,7 +77,7 @@ class BuildNodes:
     """The nodes of one run that may build."""
 
     nodes: Sequence[BuildNode]
-    start: Start  # what their workers begin with
+    start: messages.Start  # what their workers begin with
     root: Path  # of the project
     say: Callable[[str], None]  # tells the user one line
     _makers: dict[str, Sequence[Maker]] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class BuildNodes:
         reason = "none is left"
         for node in self.nodes:
             try:
-                told = node.ask(self.start, Identify(nodeid, None), START_TIMEOUT_S)
+                told = node.ask(self.start, messages.Identify(nodeid, None), START_TIMEOUT_S)
             except WorkerDied as death:
                 reason = f"{node.device.name}: {death.reason}"
                 continue
-            if isinstance(told, IdentityAnswer):
+            if isinstance(told, messages.IdentityAnswer):
                 return told.host_flags
         raise EnvironmentFault(f"no node can say how it would build {nodeid}: {reason}")
 
@@ -131,38 +131,38 @@ class NodeMaker:
     """Makes builds of one benchmark on one node."""
 
     node: BuildNode
-    start: Start
+    start: messages.Start
     nodeid: str
     host_flags: dict[str, tuple[str, ...]]
     timeout_s: float
 
     def why_other(self, identity: Mapping[str, str], baseline: Mapping[str, CodeDigest]) -> str | None:
         """What the node builds otherwise, or with; None where nothing is."""
-        told = self._ask(Identify(self.nodeid, self.host_flags))
-        if not isinstance(told, IdentityAnswer):
+        told = self._ask(messages.Identify(self.nodeid, self.host_flags))
+        if not isinstance(told, messages.IdentityAnswer):
             return f"it answered {type(told).__name__}"
         if other := why_other(told.identity, identity):
             return other
-        made = self._ask(Make(self.nodeid, self.host_flags, None))
-        if isinstance(made, BuildRefused):
+        made = self._ask(messages.Make(self.nodeid, self.host_flags, None))
+        if isinstance(made, messages.BuildRefused):
             return f"its baseline does not build: {made.reason}"
-        is_same = isinstance(made, BuildAnswer) and _digests(made.build.code) == _digests(baseline)
+        is_same = isinstance(made, messages.BuildAnswer) and _digests(made.build.code) == _digests(baseline)
         return None if is_same else "its baseline has other machine code"
 
     def make(self, controls: ControlsFile) -> MadeElsewhere:
         """The build with ``controls``."""
         try:
-            made = self._ask(Make(self.nodeid, self.host_flags, controls))
+            made = self._ask(messages.Make(self.nodeid, self.host_flags, controls))
         except WorkerDied as death:
             self.node.give_up(death.reason)
             raise MakerLost(death.reason) from death
-        if isinstance(made, BuildRefused):
+        if isinstance(made, messages.BuildRefused):
             raise BuildError(made.reason, kind=made.kind, log=made.log)
-        if not isinstance(made, BuildAnswer):
+        if not isinstance(made, messages.BuildAnswer):
             raise MakerLost(f"it answered {type(made).__name__}")
         return made.build
 
-    def _ask(self, query: Query) -> IdentityAnswer | BuildAnswer | BuildRefused:
+    def _ask(self, query: messages.Query) -> messages.QueryAnswer:
         return self.node.ask(self.start, query, START_TIMEOUT_S + self.timeout_s)
 
 

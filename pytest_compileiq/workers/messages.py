@@ -217,7 +217,8 @@ Task = CheckTask | BlockTask | LookTask | DrawTask | FirstCallsTask
 Query = Identify | Make
 Order = Start | Enter | Leave | Quit | Query | Task
 TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FirstCallsAnswer | FailureAnswer
-Answer = Ready | Entered | Left | Failed | IdentityAnswer | BuildAnswer | BuildRefused | TaskAnswer
+QueryAnswer = IdentityAnswer | BuildAnswer | BuildRefused
+Answer = Ready | Entered | Left | Failed | QueryAnswer | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -21,29 +21,21 @@ from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.messages import (
-    BlockAnswer,
-    BlockTask,
-    CheckAnswer,
-    CheckTask,
-    DrawAnswer,
-    DrawTask,
-    Entered,
-    FailureAnswer,
-    FirstCallsAnswer,
-    FirstCallsTask,
-    LookAnswer,
-    LookTask,
-    Start,
-    Task,
-)
+from pytest_compileiq.workers import messages
 from pytest_compileiq.workers.tasks import pack_builder
 from pytest_compileiq.workers.transport import MOST_LOSSES, Transport, WorkerDied
 from pytest_compileiq.workers.worker import Worker
 
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
-_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FirstCallsAnswer)
+_Answer = TypeVar(
+    "_Answer",
+    messages.CheckAnswer,
+    messages.BlockAnswer,
+    messages.LookAnswer,
+    messages.DrawAnswer,
+    messages.FirstCallsAnswer,
+)
 
 
 class EvaluationFailed(CompileIQError):
@@ -74,7 +66,7 @@ def _expect_device(used: str, wanted: str) -> None:
         raise EvaluationFailed("baseline", "wrong", reason)
 
 
-def _unit(answer: BlockAnswer, metric: str) -> str:
+def _unit(answer: messages.BlockAnswer, metric: str) -> str:
     """Which specimen of its device ``metric`` was taken on; empty where the worker does not know."""
     unit = answer.units.get(metric, "")
     if unit and not UNIT.fullmatch(unit):
@@ -107,7 +99,7 @@ class Pool:
         NoWorker: of these and of ``prepare``: the worker did not get ready.
     """
 
-    start: Start  # what each worker begins with
+    start: messages.Start  # what each worker begins with
     transport: Transport  # where the workers live
     lock_clocks: LockClocks = None  # where a GPU's clocks are held while it is measured
     timer: Timer = field(default_factory=Timer)  # of the time that is waited in between samples
@@ -138,7 +130,7 @@ class Pool:
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> Touched:
         """Run the body once in worker ``number``; returns what it touched."""
-        return self._ask(number, benchmark, CheckTask(workload.name, controls), CheckAnswer).touched
+        return self._ask(number, benchmark, messages.CheckTask(workload.name, controls), messages.CheckAnswer).touched
 
     def block(
         self,
@@ -156,8 +148,8 @@ class Pool:
         if plan.launch is None:
             plan = replace(plan, launch=self._launches.get(of_all), lock_clocks=self.lock_clocks)
         on_gpu = holds_context(benchmark.builder.clock)
-        task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
-        answer = self._ask_alone(number, benchmark, task, BlockAnswer)
+        task = messages.BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
+        answer = self._ask_alone(number, benchmark, task, messages.BlockAnswer)
         for metric, conditions in answer.conditions.items():
             _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch
@@ -182,7 +174,7 @@ class Pool:
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
         """Look in worker ``number`` at the call that the body measures; None where it measures none."""
-        return self._ask_alone(number, benchmark, LookTask(workload.name, controls), LookAnswer).times
+        return self._ask_alone(number, benchmark, messages.LookTask(workload.name, controls), messages.LookAnswer).times
 
     def draw(
         self,
@@ -195,14 +187,16 @@ class Pool:
         bits_promised: bool = False,
     ) -> Draw:
         """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: as tuned, and twice as the baseline."""
-        task = DrawTask(workload.name, controls, seed, bits_promised)
-        return self._ask(number, benchmark, task, DrawAnswer).drawn
+        task = messages.DrawTask(workload.name, controls, seed, bits_promised)
+        return self._ask(number, benchmark, task, messages.DrawAnswer).drawn
 
     def first_calls(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
     ) -> FirstCalls | None:
         """Time in worker ``number`` the first call of a copy of each arm's build; None where that decides nothing."""
-        return self._ask(number, benchmark, FirstCallsTask(workload.name, controls, seed), FirstCallsAnswer).calls
+        return self._ask(
+            number, benchmark, messages.FirstCallsTask(workload.name, controls, seed), messages.FirstCallsAnswer
+        ).calls
 
     def discard(self, number: int) -> None:
         """End worker ``number`` if there is one; the next of that number is a fresh process."""
@@ -218,26 +212,33 @@ class Pool:
         self._workers.clear()
         self.transport.sweep()
 
-    def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
+    def _ask_alone(
+        self, number: int, benchmark: TunedBenchmark, task: messages.Task, expected: type[_Answer]
+    ) -> _Answer:
         """As ``_ask``, while nobody else measures on the devices of the objectives."""
         kinds = [benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives]
         return self._ask(number, benchmark, task, expected, kinds)
 
     def _ask(
-        self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer], kinds: Sequence[str] = ()
+        self,
+        number: int,
+        benchmark: TunedBenchmark,
+        task: messages.Task,
+        expected: type[_Answer],
+        kinds: Sequence[str] = (),
     ) -> _Answer:
         with self._entered(number, benchmark, kinds) as worker:
             try:
                 if not worker.line.shares_files:  # no other machine builds what it measures
                     tuned: tuple[ControlsFile | None, ...]
-                    tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)
+                    tuned = (task.baseline, task.tuned) if isinstance(task, messages.BlockTask) else (task.controls,)
                     for controls in (None, *tuned):
                         worker.line.bring(benchmark.builds.made(controls))
                 answer = worker.ask(task, benchmark.spec.timeout_s)
             except WorkerDied as death:
                 self.discard(number)
                 raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
-            if isinstance(answer, FailureAnswer):
+            if isinstance(answer, messages.FailureAnswer):
                 if answer.poisoned:
                     self.discard(number)
                     self.transport.sweep([each.line for each in self._workers.values()])
@@ -312,7 +313,7 @@ class Pool:
         return self._workers[number]
 
 
-def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
+def why_unlike(entered: messages.Entered, benchmark: TunedBenchmark) -> str | None:
     """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can."""
     here = benchmark.builder
     if entered.target != here.target:

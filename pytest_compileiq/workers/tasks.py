@@ -26,27 +26,7 @@ from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.clock import cpu_device, unit_of
 from pytest_compileiq.timing.registry import is_poisoned
 from pytest_compileiq.toolchains.base import Builder
-from pytest_compileiq.workers.messages import (
-    BlockAnswer,
-    BlockTask,
-    BuildAnswer,
-    BuildRefused,
-    CheckAnswer,
-    CheckTask,
-    DrawAnswer,
-    DrawTask,
-    Entered,
-    Failed,
-    FailureAnswer,
-    FirstCallsAnswer,
-    FirstCallsTask,
-    Identify,
-    IdentityAnswer,
-    LookAnswer,
-    Query,
-    Task,
-    TaskAnswer,
-)
+from pytest_compileiq.workers import messages
 from pytest_compileiq.workers.worker_plugin import WorkerPlugin
 
 
@@ -56,40 +36,42 @@ def converse(inside: WorkerPlugin, item: pytest.Function) -> None:
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
     command, compiler = tuple(made.compiler.command), identity_of_compiler(made.compiler)
-    entered = Entered(str(made.target), command, made.native, cpu_device().name, compiler)
+    entered = messages.Entered(str(made.target), command, made.native, cpu_device().name, compiler)
     inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 
-def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
+def serve(
+    benchmark: TunedBenchmark, body: Body, task: messages.Task, tick: Callable[[], object]
+) -> messages.TaskAnswer:
     """Do one task. A body that leaves a process behind has failed, whatever else it did."""
     children = _children()
     try:
         answer = _do(benchmark, body, task, tick)
     except ArmFailure as failure:
-        answer = FailureAnswer(failure.arm, failure.kind, failure.reason, is_poisoned(benchmark.builder.clock))
+        answer = messages.FailureAnswer(failure.arm, failure.kind, failure.reason, is_poisoned(benchmark.builder.clock))
     if left := _children() - children:
-        return FailureAnswer("tuned", "crash", f"left {quantity(len(left), 'process')} behind", poisoned=True)
+        return messages.FailureAnswer("tuned", "crash", f"left {quantity(len(left), 'process')} behind", poisoned=True)
     return answer
 
 
-def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
+def _do(benchmark: TunedBenchmark, body: Body, task: messages.Task, tick: Callable[[], object]) -> messages.TaskAnswer:
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
-    baseline, tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (None, task.controls)
+    baseline, tuned = (task.baseline, task.tuned) if isinstance(task, messages.BlockTask) else (None, task.controls)
     bodies = Bodies(benchmark, body, {"baseline": baseline, "tuned": tuned}, workload, tick)
-    if isinstance(task, BlockTask):
+    if isinstance(task, messages.BlockTask):
         block = run_block(bodies, task.plan, parent_holds_context=task.parent_holds_context)
         units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
-        return BlockAnswer(
+        return messages.BlockAnswer(
             dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks), units
         )
-    if isinstance(task, CheckTask):
-        return CheckAnswer(check_body(bodies).touched)
-    if isinstance(task, DrawTask):
+    if isinstance(task, messages.CheckTask):
+        return messages.CheckAnswer(check_body(bodies).touched)
+    if isinstance(task, messages.DrawTask):
         drawn = run_draw(bodies, task.seed, bits_promised=task.bits_promised)
-        return DrawAnswer(msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed)))
-    if isinstance(task, FirstCallsTask):
-        return FirstCallsAnswer(time_first_calls_of_copies(bodies, task.seed))
-    return LookAnswer(look(partial(run_arm, bodies, "tuned", Outputs()), tick))
+        return messages.DrawAnswer(msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed)))
+    if isinstance(task, messages.FirstCallsTask):
+        return messages.FirstCallsAnswer(time_first_calls_of_copies(bodies, task.seed))
+    return messages.LookAnswer(look(partial(run_arm, bodies, "tuned", Outputs()), tick))
 
 
 def pack_builder(builder: Builder) -> bytes | None:
@@ -123,24 +105,24 @@ def _children() -> set[int]:
 _FOLDER = "made-here"
 
 
-def answer_query(item: pytest.Item, builds: Path, query: Query) -> IdentityAnswer | BuildAnswer | BuildRefused | Failed:
+def answer_query(item: pytest.Item, builds: Path, query: messages.Query) -> messages.QueryAnswer | messages.Failed:
     """In a worker: what the builds of ``item`` depend on here, or one of them."""
     try:
         flags = None if query.host_flags is None else tuple(sorted(query.host_flags.items()))
         benchmark = _built_here(item, builds / _FOLDER, flags)
-        if isinstance(query, Identify):
+        if isinstance(query, messages.Identify):
             meant = benchmark.builder.host_flags
-            return IdentityAnswer(identity_of(benchmark.builder, benchmark.rootdir), dict(meant))
+            return messages.IdentityAnswer(identity_of(benchmark.builder, benchmark.rootdir), dict(meant))
         built = benchmark.builds.get(query.controls)
         home = benchmark.builds.made(query.controls)
-        made = BuildAnswer(collected(built, home))
+        made = messages.BuildAnswer(collected(built, home))
         if query.controls is not None:  # the baseline may be asked for beside another one
             shutil.rmtree(home)
         return made
     except BuildError as error:
-        return BuildRefused(str(error), error.kind, error.log)
+        return messages.BuildRefused(str(error), error.kind, error.log)
     except (CompileIQError, OSError) as error:  # there is no such compiler here, or no room
-        return Failed(str(error))
+        return messages.Failed(str(error))
 
 
 @lru_cache(maxsize=64)
