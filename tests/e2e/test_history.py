@@ -16,8 +16,7 @@ from pytest_compileiq.report.values import write_json
 from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.store import Store
 from tests.repository import git
-from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
-from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
+from tests.unit.artifacts import CONTROLS, NEW_CODE, NEW_SOURCES, TARGET, make_artifact, make_rows, measured_claim
 
 
 def measured(date: str, baseline=2.0, tuned=1.0, device="cpu", verdict=Verdict.PROVEN, **changes) -> RunReport:
