@@ -35,9 +35,7 @@ from pytest_compileiq.report.html.charts import (
     unit_for,
     y_axis,
 )
-from pytest_compileiq.report.html.markup import Html, tag
-from pytest_compileiq.report.html.page import document
-from pytest_compileiq.report.html.sections import MAX_ROWS, table
+from pytest_compileiq.report.html.markup import MAX_ROWS, Html, document, table, tag
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.spelling import MOST_NAMED, quantity
 from pytest_compileiq.store.store import Store

@@ -6,7 +6,7 @@ Failures that pytest has printed already are counted, and not printed again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.claims import headline, located
@@ -38,7 +38,8 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
         yield from ((line, {}) for line in night_lines(report.night))
     if items:
         yield _count_line(items), {}
-    yield from _remedies(untold)
+    for remedy, names in names_by_remedy(untold).items():
+        yield f"{', '.join(first_of(names))}: {remedy}", {}
     for problem in report.store_problems:
         yield f"unhealthy: {problem}", {"red": True}
     if report.orphans:
@@ -102,10 +103,10 @@ def _cached_text(details: list[str]) -> str:
     return f"{len(details)} × {said} built again: --acf-check=rebuild"
 
 
-def _remedies(items: list[ItemReport]) -> Iterator[Line]:
+def names_by_remedy(items: Iterable[ItemReport]) -> dict[str, list[str]]:
+    """Remedy → the names of the items that it resolves."""
     remedies: dict[str, list[str]] = {}
     for item in items:
         if item.remedy:
             remedies.setdefault(item.remedy, []).append(item.name)
-    for remedy, names in remedies.items():
-        yield f"{', '.join(first_of(names))}: {remedy}", {}
+    return remedies
