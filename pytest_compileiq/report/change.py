@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from pydantic_core import to_jsonable_python
 
@@ -30,7 +30,7 @@ from pytest_compileiq.report.claims import (
     unchecked,
     worse_texts,
 )
-from pytest_compileiq.rules.claims import ClaimStep, WorseEntry, standing
+from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.words import pair_texts, unit_text
 from pytest_compileiq.spelling import MOST_NAMED, first_of
@@ -42,21 +42,21 @@ NOT_CHECKED = (
     "the committed samples; pytest rebuilds every artifact, and measures on a device that holds a claim."
 )
 _DIGEST_SHOWN = 12
+_UNFOLDED = {"reason", "reduced", "brings", "checks", "stress", "history", "proven on"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Fact:
-    """One fact about a change.
-
-    Attributes:
-        loud: nobody should merge without having read it.
-        folded: it may be folded away where room is short.
-    """
+    """One fact about a change; a loud one has to be read before a merge."""
 
     label: str
     lines: tuple[str, ...]
-    loud: bool = False
-    folded: bool = True
+    loud: bool
+
+    @property
+    def folded(self) -> bool:
+        """Whether it may be folded away where room is short."""
+        return not self.loud and self.label not in _UNFOLDED
 
 
 def gain_text(change: Change) -> str:
@@ -91,71 +91,75 @@ def sure_text(claim: Claim | None) -> str:
 
 def facts(change: Change) -> Iterator[Fact]:
     """All other facts about a change, loud ones first."""
-    everything = (
-        Fact("classes", (new_classes_text(change),) if change.classes_gained else (), loud=True, folded=False),
-        Fact("problem", (change.problem,) if change.problem else (), loud=True, folded=False),
-        Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True, folded=False),
-        Fact(
-            "dropped",
-            tuple(f"no claim any more on {device}" for device in change.devices_dropped),
-            loud=True,
-            folded=False,
-        ),
-        Fact("entries", _lost(change.worse_entries), loud=True, folded=False),
-        Fact("reach", _reach(change.also_changes), loud=True, folded=False),
-        Fact("warning", change.warnings, loud=True, folded=False),
-        Fact("lost", tuple(lost_checks(change.claims)), loud=True, folded=False),
-        Fact("accuracy", tuple(less_accurate_lines(_claims(change))), loud=True, folded=False),
-        Fact("reason", (change.reason,) if change.reason else (), folded=False),
-        Fact("was", (change.was,) if change.was else ()),
-        Fact("outcome", (f"{change.old_outcome} → {change.outcome}",) if _other_outcome(change) else ()),
-        Fact("meaning", (change.judgement,) if change.judgement else ()),
-        Fact("claims", tuple(map(_claim_step, change.claims)) if len(change.claims) > 1 else ()),
-        Fact("devices", tuple(f"now also proven on {device}" for device in change.devices_added)),
-        Fact("devices", tuple(_other_devices(change))),
-        Fact("metrics", tuple(map(_step, change.metrics))),
-        Fact("compiler", tuple(map(_step, change.environment))),
-        Fact("stale by", change.inputs),
-        Fact("classes", (in_effect_text(change.classed, change.licences),) if change.classes else ()),
-        Fact("licence", tuple(map(licence_text, change.licences)) if change.classes else ()),
-        Fact("knobs", tuple(map(_knob, change.knobs))),
-        Fact("reduced", tuple(_reduced(change)), folded=False),
-        Fact("brings", (attribution_text(change.attribution),) if change.attribution else (), folded=False),
-        Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
-        Fact("functions", tuple(map(_function, change.functions))),
-        Fact("code", tuple(map(_digest_step, change.code))),
-        Fact("checks", unchecked(_claims(change)), folded=False),
-        Fact("stress", tuple(draws_lines(_claims(change))), folded=False),
-        Fact("history", change.history, folded=False),
-        Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
+    claims = [step.new for step in change.claims if step.new]
+    reach = f"also changes: {listed(change.also_changes, MOST_NAMED)}, not exercised by this test"
+    loud: tuple[tuple[str, Iterable[str]], ...] = (
+        ("classes", [new_classes_text(change)] if change.classes_gained else ()),
+        ("problem", [change.problem or ""]),
+        ("worse", (f"{_claim_step(step)}: {step.worse}" for step in change.worse)),
+        ("dropped", (f"no claim any more on {device}" for device in change.devices_dropped)),
+        ("entries", (f"worse: {text}" for text in worse_texts(change.worse_entries, MOST_NAMED))),
+        ("reach", [reach] if change.also_changes else ()),
+        ("warning", change.warnings),
+        ("lost", lost_checks(change.claims)),
+        ("accuracy", less_accurate_lines(claims)),
     )
-    return (fact for fact in everything if fact.lines)
+    has_outcome = change.old_outcome and change.outcome and change.old_outcome != change.outcome
+    reduction = change.reduction if change.reduction is not None and change.reduction.before > 1 else None
+    quiet: tuple[tuple[str, Iterable[str]], ...] = (
+        ("reason", [change.reason or ""]),
+        ("was", [change.was or ""]),
+        ("outcome", [f"{change.old_outcome} → {change.outcome}"] if has_outcome else ()),
+        ("meaning", [change.judgement or ""]),
+        ("claims", map(_claim_step, change.claims) if len(change.claims) > 1 else ()),
+        ("devices", (f"now also proven on {device}" for device in change.devices_added)),
+        ("devices", _other_units(change)),
+        ("metrics", map(_step, change.metrics)),
+        ("compiler", map(_step, change.environment)),
+        ("stale by", change.inputs),
+        ("classes", [in_effect_text(change.classed, change.licences)] if change.classes else ()),
+        ("licence", map(licence_text, change.licences) if change.classes else ()),
+        ("knobs", map(_knob, change.knobs)),
+        (
+            "reduced",
+            [
+                unreduced_text(change.unreduced) if change.unreduced else "",
+                reduction_text(reduction) if reduction else "",
+            ],
+        ),
+        ("brings", [attribution_text(change.attribution)] if change.attribution else ()),
+        ("controls", [_digest_step(change.controls)] if change.controls else ()),
+        (
+            "functions",
+            (
+                f"the test {'now stands' if step.old is None else 'stands no longer'} for {readable(step.what)}"
+                for step in change.functions
+            ),
+        ),
+        ("code", map(_digest_step, change.code)),
+        ("checks", unchecked(claims)),
+        ("stress", draws_lines(claims)),
+        ("history", change.history),
+        ("proven on", [change.evidence or ""]),
+    )
+    for pairs in (loud, quiet):
+        for label, texts in pairs:
+            if lines := tuple(filter(None, texts)):
+                yield Fact(label, lines, loud=pairs is loud)
 
 
 def new_classes_text(change: Change) -> str:
-    """The classes that the controls gained, and what brings each."""
+    """The classes that the controls gained, and the source of each."""
     return f"now {gained_text(change.classes_gained, change.classed, change.licences)}"
 
 
-def _reduced(change: Change) -> Iterator[str]:
-    if change.unreduced:
-        yield unreduced_text(change.unreduced)
-    if change.reduction is not None and change.reduction.before > 1:
-        yield reduction_text(change.reduction)
-
-
-def _other_devices(change: Change) -> Iterator[str]:
+def _other_units(change: Change) -> Iterator[str]:
     """The specimens of a device that came to its claims or left them."""
     steps = [(step.old.units, step.new.units) for step in change.claims if step.old and step.new]
     for old, new in dict.fromkeys(steps):
         for way, names in (("now also on", set(new) - set(old)), ("no longer on", set(old) - set(new))):
             if names:
                 yield f"{way} {', '.join(map(unit_text, first_of(sorted(names))))}"
-
-
-def _claims(change: Change) -> list[Claim]:
-    """The claims of the newest side."""
-    return [step.new for step in change.claims if step.new]
 
 
 def counts_text(changes: Sequence[Change]) -> str:
@@ -170,9 +174,9 @@ def terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequ
     for change in changes:
         yield ""
         yield f"{change.kind.upper():<10} {change.name}  {change.target}  {gain_text(change)}"
-        sure = sure_text(change.lead.new if change.lead else None)
-        if change.lead and change.lead.new and sure:
-            yield f"  {'on':<9} {change.lead.new.device}, {change.lead.new.workload}; {sure}"
+        claim = change.lead.new if change.lead else None
+        if claim and (sure := sure_text(claim)):
+            yield f"  {'on':<9} {claim.device}, {claim.workload}; {sure}"
         for fact in facts(change):
             for number, line in enumerate(fact.lines):
                 yield f"{'!' if fact.loud else ' '} {'' if number else fact.label:<9} {line}"
@@ -189,10 +193,6 @@ def change_json(base: str, head: str, changes: Sequence[Change], strays: Sequenc
     return json_text(to_jsonable_python(content, exclude_none=True))
 
 
-def _other_outcome(change: Change) -> bool:
-    return bool(change.old_outcome and change.outcome and change.old_outcome != change.outcome)
-
-
 def _claim_step(step: ClaimStep) -> str:
     claim = step.new or step.old
     where = f"{claim.device}, {claim.workload}" if claim else ""
@@ -207,19 +207,6 @@ def _step(step: Step) -> str:
 def _knob(step: Step) -> str:
     old, new = (None if value is None else setting_text(step.what, value) for value in (step.old, step.new))
     return f"added {new}" if old is None else f"removed {old}" if new is None else f"{old} → {new}"
-
-
-def _lost(entries: Sequence[WorseEntry]) -> tuple[str, ...]:
-    return tuple(f"worse: {text}" for text in worse_texts(entries, MOST_NAMED))
-
-
-def _reach(entries: Sequence[str]) -> tuple[str, ...]:
-    return (f"also changes: {listed(entries, MOST_NAMED)}, not exercised by this test",) if entries else ()
-
-
-def _function(step: Step) -> str:
-    is_new = step.old is None
-    return f"the test {'now stands' if is_new else 'stands no longer'} for {readable(step.what)}"
 
 
 def _digest_step(step: Step) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
-from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, new_classes_text, sure_text
+from pytest_compileiq.report.change import NOT_CHECKED, counts_text, facts, gain_text, new_classes_text, sure_text
 from pytest_compileiq.report.claims import located
 from pytest_compileiq.report.terminal import headline_text
 from pytest_compileiq.rules.diff import Change
@@ -23,13 +23,16 @@ _COLUMNS = ("", "artifact", "gain over the defaults (95 % interval)", "on", "how
 def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
     """The comparison as GitHub's Markdown of at most ``MOST_CHARACTERS``; what does not fit is counted."""
     widened = [change for change in changes if change.classes_gained]
-    first, told = _fitting(map(_widened, widened), _MOST_WIDENED)
+    lines = (
+        f"- {code(change.name)} {code(change.target)}: **{prose(new_classes_text(change))}**\n" for change in widened
+    )
+    first, told = _fitting(lines, _MOST_WIDENED)
     first += _more(len(widened) - told)
     title = f"{first}\n### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n".lstrip()
     closing = f"\n{NOT_CHECKED}\n" if changes or strays else ""
     room = MOST_CHARACTERS - len(title) - len(closing) - 400
     table, in_table = _fitting(map(_row, changes), room // 2)
-    head_rows = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}\n" if changes else ""
+    head_rows = _table_head(_COLUMNS) if changes else ""
     details, in_details = _fitting(map(_details, changes), room - len(table) - len(head_rows))
     details += _more(len(changes) - min(in_table, in_details))
     outside, in_outside = _fitting((f"- **stray**: {code(path)} belongs to no artifact\n" for path in strays), 2_000)
@@ -52,34 +55,34 @@ def prose(text: str, *, in_table: bool = False) -> str:
     return text if _PLAIN.fullmatch(text) else code(text, in_table=in_table)
 
 
-def _widened(change: Change) -> str:
-    return f"- {code(change.name)} {code(change.target)}: **{prose(new_classes_text(change))}**\n"
-
-
 def _row(change: Change) -> str:
     claim = (change.lead.new or change.lead.old) if change.lead else None
-    loud = [fact for fact in facts(change) if fact.loud]
-    cells = (
+    return _table_row(
         f"**{change.kind}**",
         f"{code(change.name, in_table=True)} {code(change.target, in_table=True)}",
         prose("; ".join(filter(None, (gain_text(change), change.judgement))), in_table=True),
         code(f"{claim.device}, {claim.workload}", in_table=True) if claim else "",
         prose(sure_text(claim), in_table=True),
-        ", ".join(f"**{fact.label}**" for fact in loud),
+        ", ".join(f"**{fact.label}**" for fact in facts(change) if fact.loud),
     )
+
+
+def _table_row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _table_head(columns: Sequence[str]) -> str:
+    return f"{_table_row(*columns)}|{' --- |' * len(columns)}\n"
+
+
 def _details(change: Change) -> str:
-    shown, folded = ([fact for fact in facts(change) if fact.folded is wanted] for wanted in (False, True))
-    lines, body = ([_item(fact, line) for fact in part for line in fact.lines] for part in (shown, folded))
-    name = f"#### {code(change.name)} {code(change.target)}: {change.kind}\n\n"
-    rest = ["\n<details><summary>what changed</summary>\n\n", *body, "\n</details>\n\n"] if body else ["\n"]
-    return "".join([name, *lines, *rest])
-
-
-def _item(fact: Fact, line: str) -> str:
-    return f"- {f'**{fact.label}**' if fact.loud else fact.label}: {prose(line)}\n"
+    shown, folded = "", ""
+    for fact in facts(change):
+        label = f"**{fact.label}**" if fact.loud else fact.label
+        items = "".join(f"- {label}: {prose(line)}\n" for line in fact.lines)
+        shown, folded = (shown, folded + items) if fact.folded else (shown + items, folded)
+    rest = f"\n<details><summary>what changed</summary>\n\n{folded}\n</details>\n\n" if folded else "\n"
+    return f"#### {code(change.name)} {code(change.target)}: {change.kind}\n\n{shown}{rest}"
 
 
 def _fitting(parts: Iterator[str], room: int) -> tuple[str, int]:
@@ -122,49 +125,46 @@ class TunedTest:
     item: ItemReport | None
 
 
-@dataclass(frozen=True)
-class _Annotation:
-    level: str
-    title: str
-    message: str
-    file: str = ""
-    line: int = 0
-
-    def __str__(self) -> str:
-        where = f"file={_property(self.file)},line={self.line}," if self.file else ""
-        return f"::{self.level} {where}title={_property(self.title)}::{_data(self.message)}"
-
-
-def annotation_lines(outcomes: Sequence[TunedTest], problems: Sequence[str]) -> Iterator[str]:
-    """Workflow commands, one per line: errors for failures, warnings for what decayed or was not checked.
+def annotation_lines(tests: Sequence[TunedTest], problems: Sequence[str]) -> Iterator[str]:
+    """Workflow commands, one per line: errors for failures, warnings for decay and for what was not checked.
 
     ``problems`` are those of the store's files, which belong to no test's line.
     """
-    annotations = [annotation for outcome in outcomes if (annotation := _annotation(outcome))]
-    annotations += [_Annotation("error", "acf: unhealthy file", problem) for problem in problems]
-    for level in ("error", "warning"):
-        of_level = [annotation for annotation in annotations if annotation.level == level]
-        shown = of_level if len(of_level) <= MOST_ANNOTATIONS else of_level[: MOST_ANNOTATIONS - 1]
-        yield from map(str, shown)
-        if rest := len(of_level) - len(shown):
-            yield str(_Annotation(level, "acf", f"{rest} more {level}s: see the job summary"))
+    found: dict[str, list[str]] = {"error": [], "warning": []}
+    for test in tests:
+        item = test.item
+        title = " ".join((item.name, item.target, item.verdict)) if item else test.nodeid
+        level, text = "warning", "\n".join(_warnings(item)) if item else ""
+        if test.failure:
+            said = (item.message, item.remedy) if item and item.failed else (test.failure,)
+            level, text = "error", "\n".join(filter(None, said))
+        if text or test.failure:
+            where = f"file={_property(test.file)},line={test.line}," if test.file else ""
+            found[level].append(_annotation(level, title, text, where))
+    found["error"] += (_annotation("error", "acf: unhealthy file", problem) for problem in problems)
+    for level, lines in found.items():
+        shown = lines if len(lines) <= MOST_ANNOTATIONS else lines[: MOST_ANNOTATIONS - 1]
+        yield from shown
+        if rest := len(lines) - len(shown):
+            yield _annotation(level, "acf", f"{rest} more {level}s: see the job summary")
 
 
-def _annotation(outcome: TunedTest) -> _Annotation | None:
-    item = outcome.item
-    title = " ".join((item.name, item.target, item.verdict)) if item else outcome.nodeid
-    if outcome.failure:
-        text = "\n".join(filter(None, (item.message, item.remedy))) if item and item.failed else outcome.failure
-        return _Annotation("error", title, text, outcome.file, outcome.line)
-    warnings = _to_know(item) if item else []
-    return _Annotation("warning", title, "\n".join(warnings), outcome.file, outcome.line) if warnings else None
+def _annotation(level: str, title: str, message: str, where: str = "") -> str:
+    return f"::{level} {where}title={_property(title)}::{_data(message)}"
 
 
-def _to_know(item: ItemReport) -> list[str]:
-    """The warnings of a test that passed: a lenient verdict, a decayed gain, what was not checked."""
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _warnings(item: ItemReport) -> list[str]:
+    """The warnings of a test that passed: a lenient verdict, a decayed gain, checks that did not run."""
     lenient = [item.message] if item.remedy else []
-    notes = item.notes if item.verdict in _REPLAYED else ()
-    return [*lenient, *notes, *_unchecked(item)]
+    return [*lenient, *(item.notes if item.verdict in _REPLAYED else ()), *_unchecked(item)]
 
 
 def _unchecked(item: ItemReport) -> list[str]:
@@ -178,41 +178,19 @@ def summary_text(report: RunReport) -> str:
     items = sorted(report.items, key=lambda item: (not item.failed, item.name, item.target))
     by_verdict = Counter(item.verdict for item in items)
     counts = ", ".join(f"{count} {prose(verdict)}" for verdict, count in by_verdict.items())
-    return "\n".join([f"### Compiler controls: {counts or 'no tuned test ran'}\n", *_table(items), *_rest(report), ""])
-
-
-def _table(items: Sequence[ItemReport]) -> Iterator[str]:
+    text = f"### Compiler controls: {counts or 'no tuned test ran'}\n\n"
     if items:
-        yield f"| {' | '.join(_RUN_COLUMNS)} |"
-        yield f"|{' --- |' * len(_RUN_COLUMNS)}"
-    yield from map(_run_row, items[:MOST_ROWS])
+        text += _table_head(_RUN_COLUMNS)
+    for item in items[:MOST_ROWS]:
+        results = (headline_text(item), *(located(each, item.results) for each in item.results[1:MOST_RESULTS]))
+        found = filter(None, (item.message, item.remedy, *item.notes))
+        text += _table_row(
+            f"{code(item.name, in_table=True)} {code(item.target, in_table=True)}",
+            f"**{prose(item.verdict, in_table=True)}**",
+            *("; ".join(prose(each, in_table=True) for each in texts) for texts in (results, found, _unchecked(item))),
+        )
     if len(items) > MOST_ROWS:
-        yield f"\n{len(items) - MOST_ROWS} more do not fit here: see pytest --acf-html."
-
-
-def _run_row(item: ItemReport) -> str:
-    cells = (
-        f"{code(item.name, in_table=True)} {code(item.target, in_table=True)}",
-        f"**{prose(item.verdict, in_table=True)}**",
-        "; ".join(prose(text, in_table=True) for text in _results(item)),
-        "; ".join(prose(text, in_table=True) for text in (item.message, item.remedy, *item.notes) if text),
-        "; ".join(prose(text, in_table=True) for text in _unchecked(item)),
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _results(item: ItemReport) -> list[str]:
-    return [headline_text(item), *(located(result, item.results) for result in item.results[1:MOST_RESULTS])]
-
-
-def _rest(report: RunReport) -> Iterator[str]:
+        text += f"\n{len(items) - MOST_ROWS} more do not fit here: see pytest --acf-html.\n"
     for label, texts in (("unhealthy", report.store_problems), ("no test claims", report.orphans)):
-        yield from (f"\n- **{label}**: {code(text)}" for text in texts)
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+        text += "".join(f"\n- **{label}**: {code(each)}\n" for each in texts)
+    return text

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pytest_compileiq.config import Budget
 from pytest_compileiq.outcome import NightReport, NightStanding
 from pytest_compileiq.progress import SearchCounts
+from pytest_compileiq.report.claims import moved_text
 from pytest_compileiq.rules.words import ratio_text
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import Terminal, cells, cut_start, harmless
@@ -70,7 +71,12 @@ def tally_text(tally: SearchCounts, budget: Budget, shift: float | None) -> str:
     of = f"/{budget.evaluations}" if budget.evaluations is not None else ""
     gain = gain_text(tally.best, shift)
     parts = [f"{tally.evaluations}{of} evaluations", f"best {gain} (unproven)" if gain else "no gain yet"]
-    if (left_s := _left_s(tally, budget)) >= 1:
+    left_s = 0.0
+    if budget.evaluations is None:
+        left_s = (budget.seconds or 0.0) - tally.seconds
+    elif tally.evaluations >= _ENOUGH:
+        left_s = tally.seconds / tally.evaluations * (budget.evaluations - tally.evaluations)
+    if left_s >= 1:
         parts.append(f"{duration_text(left_s)} left")
     if tally.invalid:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
@@ -80,20 +86,12 @@ def tally_text(tally: SearchCounts, budget: Budget, shift: float | None) -> str:
     return ", ".join(parts)
 
 
-def _left_s(tally: SearchCounts, budget: Budget) -> float:
-    if budget.evaluations is None:
-        return (budget.seconds or 0.0) - tally.seconds
-    if tally.evaluations < _ENOUGH:
-        return 0.0
-    return tally.seconds / tally.evaluations * (budget.evaluations - tally.evaluations)
-
-
 def gain_text(best: float, shift: float | None) -> str:
     """A search's best score against the baseline, empty without a gain; ``shift`` as in ``Progress.evaluated``."""
     if best >= 0:
         return ""
     if shift is not None:
-        return f"{'higher' if shift > 0 else 'lower'} by {abs(shift):.3g} of the baseline's magnitude"
+        return moved_text(shift)
     text = ratio_text(math.exp(min(-best, _LARGEST)))
     return "" if text == ratio_text(1.0) else text
 
@@ -142,31 +140,25 @@ class NightTable:
         self._last = now
         if self._is_live:
             self._table = list(night_lines(night(), most=_MOST_ROWS))
-            self._draw()
-        else:
-            self._print(night_line(night()))
+        self._show("" if self._is_live else night_line(night()))
 
     def say(self, text: str) -> None:
         """Show what is being done now: below the table, or as a line."""
         self._said = text
-        if self._terminal.is_silent:
-            return
+        if not self._terminal.is_silent:
+            self._show(text)
+
+    def _show(self, line: str) -> None:
         if self._is_live:
-            self._draw()
+            self._terminal.redraw([*self._table, *([self._said] if self._said else [])])
         else:
-            self._print(text)
+            self._terminal.begin()
+            self._terminal.say(line)
 
     def done(self) -> None:
         """Clear the table; the summary has it."""
         if self._is_live:
             self._terminal.redraw([])
-
-    def _draw(self) -> None:
-        self._terminal.redraw([*self._table, *([self._said] if self._said else [])])
-
-    def _print(self, line: str) -> None:
-        self._terminal.begin()
-        self._terminal.say(line)
 
 
 def night_lines(night: NightReport, *, most: int | None = None) -> Iterator[str]:

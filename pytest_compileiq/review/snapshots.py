@@ -60,10 +60,7 @@ class FileRequest:
 
 @dataclass(frozen=True)
 class Version:
-    """One file as a commit left it: its path below ``acf/``, its object, the commit, and when that was, in seconds.
-
-    ``oid`` is None where the commit removed it.
-    """
+    """One file as a commit left it: its path below ``acf/``, its object (None: removed), the commit and its time."""
 
     path: str
     oid: str | None
@@ -146,15 +143,18 @@ class StoreInGit:
         """The path and content of each file, in any order; an error in place of content that cannot be read."""
         stored: list[FileRequest] = []
         for file in wanted:
-            if file.entry.mode not in _REGULAR:
-                yield (
-                    file.path,
-                    StoreError(f"{self._shown(file)} is a link or no regular file, and only files are read"),
-                )
-            elif file.entry.oid is None:
-                yield file.path, self._of_work_tree(file)
-            else:
+            if file.entry.oid is not None and file.entry.mode in _REGULAR:
                 stored.append(file)
+                continue
+            shown = f"{self.folder}/{file.path}"
+            try:
+                if file.entry.mode not in _REGULAR:
+                    raise StoreError(f"{shown} is a link or no regular file, and only files are read")
+                yield file.path, self._store.read_bytes(self._store.root / file.path, file.limit)
+            except StoreError as error:
+                yield file.path, error
+            except OSError as error:  # a name that the file system refuses
+                yield file.path, StoreError(f"{shown:.200} cannot be read: {error.strerror}")
         if stored:
             yield from self._of_objects(stored)
 
@@ -163,14 +163,15 @@ class StoreInGit:
 
         The store's parent comes first, the repository's root last. A place outside the repository is None.
         """
-        return [self._place(snapshot, home, path, limit) for home in PurePosixPath(self.folder).parents]
-
-    def _place(self, snapshot: StoreState, home: PurePosixPath, path: str, limit: int) -> FileRequest | None:
-        place = posixpath.normpath(home / path)
-        if place.startswith(("/", "../")) or place == ".." or not place.isprintable():
-            return None
-        oid = f"{snapshot.commit}:{place}" if snapshot.commit else None
-        return FileRequest(posixpath.relpath(place, self.folder), GitFile("100644", oid), limit)
+        requests: list[FileRequest | None] = []
+        for home in PurePosixPath(self.folder).parents:
+            place = posixpath.normpath(home / path)
+            if place.startswith(("/", "../")) or place == ".." or not place.isprintable():
+                requests.append(None)
+                continue
+            oid = f"{snapshot.commit}:{place}" if snapshot.commit else None
+            requests.append(FileRequest(posixpath.relpath(place, self.folder), GitFile("100644", oid), limit))
+        return requests
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -252,17 +253,6 @@ class StoreInGit:
 
     # ── contents ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _shown(self, wanted: FileRequest) -> str:
-        return f"{self.folder}/{wanted.path}"
-
-    def _of_work_tree(self, wanted: FileRequest) -> bytes | StoreError:
-        try:
-            return self._store.read_bytes(self._store.root / wanted.path, wanted.limit)
-        except StoreError as error:
-            return error
-        except OSError as error:  # a name that the file system refuses
-            return StoreError(f"{self._shown(wanted):.200} cannot be read: {error.strerror}")
-
     def _of_objects(self, wanted: list[FileRequest]) -> Iterator[tuple[str, bytes | StoreError]]:
         """Read all files from one ``git cat-file``, with one file in memory at a time."""
         with tempfile.TemporaryFile() as request:
@@ -278,18 +268,15 @@ class StoreInGit:
                     process.wait()
 
     def _next_object(self, stream: Any, wanted: FileRequest) -> bytes | StoreError:
-        header = stream.readline().split()
+        shown, header = f"{self.folder}/{wanted.path}", stream.readline().split()
         if len(header) != 3 or header[1] != b"blob" or not header[2].isdigit():
-            return StoreError(f"{self._shown(wanted)} cannot be read from git's objects; git fsck says why")
+            return StoreError(f"{shown} cannot be read from git's objects; git fsck says why")
         size = int(header[2])
         if size > wanted.limit:
-            _skip(stream, size + 1)
-            return StoreError(f"{self._shown(wanted)} has {size} bytes, and at most {wanted.limit} are read")
+            left = size + 1
+            while left > 0 and (chunk := stream.read(min(left, _CHUNK))):
+                left -= len(chunk)
+            return StoreError(f"{shown} has {size} bytes, and at most {wanted.limit} are read")
         data: bytes = stream.read(size)
         stream.read(1)
         return data
-
-
-def _skip(stream: Any, size: int) -> None:
-    while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
-        size -= len(chunk)
