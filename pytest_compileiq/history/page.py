@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from pytest_compileiq.history.report import (
     COLUMNS,
@@ -36,34 +36,25 @@ from pytest_compileiq.report.html.charts import (
     y_axis,
 )
 from pytest_compileiq.report.html.markup import MAX_ROWS, Html, document, table, tag
+from pytest_compileiq.report.html.sections import figures
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.spelling import MOST_NAMED, quantity
 from pytest_compileiq.store.store import Store
 
 
-@dataclass(frozen=True)
-class Watched:
-    """One run of a history: its day, and each arm's value in the metric's unit."""
-
-    day: str
-    baseline: float
-    tuned: float
-
-
 def series_parts(line: Series, ident: str) -> list[Html]:
     """The sentences about a line, and its plot; ``ident`` is a prefix of element ids, unique in the page."""
     parts = [tag("p", f"History: {summary_of(line)}")]
-    if earlier := [tag("li", shift_text(line, move)) for move in line.moves[:-1]]:
+    if earlier := [tag("li", shift_text(line, shift)) for shift in line.shifts[:-1]]:
         parts.append(tag("ul", *earlier, class_="notes", aria_label="Earlier moves"))
-    watched = [Watched(each.date[:10], each.baseline, each.tuned) for each in line.observations]
-    if chart := over_time(watched, [move.at for move in line.moves], line.newest.objective, ident):
-        note = f" ({chart.note})" if chart.note else ""
-        parts.append(tag("div", tag("figure", tag("figcaption", f"Over time{note}"), chart.svg), class_="figures"))
+    if chart := over_time(line, ident):
+        parts.append(figures((chart, "Over time")))
     return parts
 
 
-def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, ident: str) -> Chart | None:
-    """Each arm over the runs, in per cent of its first one, a bar at each move; None if there is nothing to draw."""
+def over_time(line: Series, ident: str) -> Chart | None:
+    """Each arm over the runs, in per cent of its first one, a bar at each shift; None if there is nothing to draw."""
+    runs, objective = line.observations, line.newest.objective
     drawn = runs[-MAX_POINTS:]
     arms = {arm: [getattr(run, arm) for run in drawn] for arm in ARMS}
     if len(drawn) < 2 or not all_drawable(arms):
@@ -71,9 +62,8 @@ def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, 
     percent = {arm: [percent_off(value, values[0]) for value in values] for arm, values in arms.items()}
     places = Scale(0, len(drawn) - 1, LEFT + 6, WIDTH - RIGHT - 6)
     up = Scale(*limits_within(list(percent.values()), tail=0.0), 132, 22)
-    bars = "".join(
-        f"M{pixels(places(at))} 22V132" for at in (at - len(runs) + len(drawn) for at in moved_at) if at >= 0
-    )
+    hidden = len(runs) - len(drawn)
+    bars = "".join(f"M{pixels(places(each.at - hidden))} 22V132" for each in line.shifts if each.at >= hidden)
     parts = [tag("path", class_="axis", d=bars)] if bars else []
     for arm, values in percent.items():
         steps = "L".join(f"{pixels(places(at))} {pixels(up(value))}" for at, value in enumerate(values))
@@ -82,11 +72,11 @@ def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, 
     ends = "; ".join(
         f"{arm}: {unit.text(values[0])} at first, {unit.text(values[-1])} now" for arm, values in arms.items()
     )
-    moves = quantity(len(moved_at), "move")
+    moves = quantity(len(line.shifts), "move")
     svg = drawing(
         ident, 168, "Both arms over time", f"{ends}; {moves}.", y_axis(up, Unit(1.0, "%")), *parts,
         label(LEFT, 12, f"{objective}, against the first run", "start"),
-        label(LEFT, 150, drawn[0].day, "start"), label(WIDTH - RIGHT, 150, drawn[-1].day, "end"),
+        label(LEFT, 150, drawn[0].date[:10], "start"), label(WIDTH - RIGHT, 150, drawn[-1].date[:10], "end"),
     )  # fmt: skip
     return Chart(svg, f"the last {len(drawn)} of {len(runs)} runs" if len(drawn) < len(runs) else "")
 
@@ -94,16 +84,15 @@ def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, 
 def with_history(changes: Sequence[Change], store: Store) -> tuple[Change, ...]:
     """The changes, each with a sentence a line of its artifact."""
     lines = added_series(store, {change.name for change in changes})
-    return tuple(
-        replace(change, history=tuple(_sentences(of_artifact(lines, change.name, change.target)))) for change in changes
-    )
-
-
-def _sentences(lines: Sequence[Series]) -> Iterator[str]:
-    for line in lines[:MOST_NAMED]:
-        yield f"{line.newest.objective} on {line.newest.device}, {line.newest.workload}: {summary_of(line)}"
-    if len(lines) > MOST_NAMED:
-        yield f"and {quantity(len(lines) - MOST_NAMED, 'more line')}: acf history"
+    reviewed = []
+    for change in changes:
+        own = of_artifact(lines, change.name, change.target)
+        told = [f"{each.newest.objective} on {each.newest.device}, {each.newest.workload}: {summary_of(each)}"
+                for each in own[:MOST_NAMED]]  # fmt: skip
+        if len(own) > MOST_NAMED:
+            told.append(f"and {quantity(len(own) - MOST_NAMED, 'more line')}: acf history")
+        reviewed.append(replace(change, history=tuple(told)))
+    return tuple(reviewed)
 
 
 def page_parts(store: Store, names: Collection[str]) -> Callable[[str, str, str], list[Html]]:

@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history.shifts import TimedRun
 from pytest_compileiq.model import Direction, Target
 from pytest_compileiq.outcome import End, Verdict
 from pytest_compileiq.spelling import quantity, utc
@@ -32,7 +31,7 @@ def seconds_of(date: str) -> float:
 
 
 def date_of(seconds: float) -> str:
-    """The inverse of ``seconds_of``; any number of seconds has one, since a commit's are whatever its author wrote."""
+    """The inverse of ``seconds_of`` for any number: a commit's author may have written a date beyond all calendars."""
     return utc(seconds, _DATE)
 
 
@@ -90,13 +89,6 @@ class Observation(Table):
     def key(self) -> SeriesKey:
         """The line it belongs to, which a new compiler does not break."""
         return self.name, Target(self.target).architecture, self.device, self.workload, self.objective
-
-    @property
-    def run(self) -> TimedRun:
-        """What the rules need of it."""
-        return TimedRun(
-            self.baseline, self.tuned, self.baseline_code, self.tuned_code, self.compiler, self.driver, self.machine
-        )
 
 
 class Sighting(Table):
@@ -181,30 +173,21 @@ class Archive:
                 problems.append(str(error))
                 continue
             left -= len(data)
-            problems += self._take(path, data.splitlines(), records)
+            where, unreadable = f"{self.root.name}/{path.name}", []
+            for number, line in enumerate(data.splitlines(), 1):
+                if line in records or not line:
+                    continue
+                try:
+                    records[line] = RECORD.validate_json(line)
+                except ValidationError as error:
+                    why = f"{first_problem(error)}; remove the line, or restore it with git"
+                    unreadable.append(f"{where}, line {number}: {why}")
+            problems += unreadable[:_MOST_PROBLEMS]
+            if (more := len(unreadable) - _MOST_PROBLEMS) > 0:  # a file of broken lines shall not fill a terminal
+                problems.append(f"{where}: {quantity(more, 'more line')} like that")
         observations = tuple(record for record in records.values() if isinstance(record, Observation))
         sightings = tuple(record for record in records.values() if isinstance(record, Sighting))
         return Archived(observations, sightings, tuple(problems))
-
-    def _take(self, path: Path, lines: Iterable[bytes], records: dict[bytes, Record]) -> list[str]:
-        """Add the record of each new line to ``records``; returns why others are none, the first few of them.
-
-        The rest is counted: a file in which every line is broken shall not fill a terminal.
-        """
-        where, unreadable = f"{self.root.name}/{path.name}", []
-        for number, line in enumerate(lines, 1):
-            if line in records or not line:
-                continue
-            try:
-                records[line] = RECORD.validate_json(line)
-            except ValidationError as error:
-                why = f"{first_problem(error)}; remove the line, or restore it with git"
-                unreadable.append(f"{where}, line {number}: {why}")
-        more = len(unreadable) - _MOST_PROBLEMS
-        return [
-            *unreadable[:_MOST_PROBLEMS],
-            *([f"{where}: {quantity(more, 'more line')} like that"] if more > 0 else []),
-        ]
 
     def _bytes(self, path: Path, limit: int = MAX_MONTH_BYTES) -> bytes:
         try:

@@ -36,63 +36,21 @@ def summary(lifetimes: Sequence[Lifetime]) -> str:
 
 def rows(lifetimes: Sequence[Lifetime]) -> list[tuple[str, ...]]:
     """A row of ``COLUMNS`` for each proof, the newest first."""
-    return [
-        (
-            each.name,
-            each.target,
-            date_of(each.begun_s)[:10],
-            each.commit[:12],
-            _days_text(each),
-            " or ".join(_WORDS.get(end, end) for end in (*_STALE, *REPLACED) if end in each.ends),
-        )
-        for each in sorted(lifetimes, key=lambda each: -each.begun_s)
-    ]
-
-
-def _days_text(lifetime: Lifetime) -> str:
-    """``12``, ``19 to 24``, or ``29 and more``."""
-    after, until = math.floor(lifetime.after), lifetime.until
-    if until == math.inf:
-        return f"{after} and more" if lifetime.after else "not seen since"
-    if until < 1:
-        return "under 1"
-    until = math.ceil(until)
-    return f"{after} to {until}" if until > after + 1 else f"{until}"
-
-
-def lifetime_lines(lifetimes: Sequence[Lifetime]) -> Iterator[str]:
-    """The section for a terminal."""
-    yield f"how long they held: {summary(lifetimes)}"
-    if len(lifetimes) > MOST_LIFETIMES:
-        yield f"  the newest {MOST_LIFETIMES} of {len(lifetimes)} proofs; --format json has all"
-    yield from (f"  {row}" for row in table_lines(COLUMNS, rows(lifetimes)[:MOST_LIFETIMES]))
-
-
-def lifetime_values(lifetimes: Sequence[Lifetime]) -> list[dict[str, Any]]:
-    """As in the JSON of ``acf history``: days since the proof; ``until_days`` is null where it goes on."""
-    return [
-        {
-            "name": each.name,
-            "target": each.target,
-            "begun_s": each.begun_s,
-            "commit": each.commit,
-            "after_days": each.after,
-            "until_days": each.until if each.ends else None,
-            "ends": sorted(each.ends),
-        }
-        for each in lifetimes
-    ]
+    table = []
+    for each in sorted(lifetimes, key=lambda each: -each.begun_s):
+        after = math.floor(each.after)
+        days = f"{after} and more" if each.after else "not seen since"
+        if each.until < math.inf:
+            until = math.ceil(each.until)
+            days = "under 1" if each.until < 1 else f"{after} to {until}" if until > after + 1 else f"{until}"
+        ends = " or ".join(_WORDS.get(end, end) for end in (*_STALE, *REPLACED) if end in each.ends)
+        table.append((each.name, each.target, date_of(each.begun_s)[:10], each.commit[:12], days, ends))
+    return table
 
 
 HISTORY_SCHEMA = 1
 MOST_SHOWN = 20  # observations of a line on a terminal; JSON has all
 _COLUMNS = ("date", "baseline", "tuned", "ratio, 95 % interval", "verdict", "compiler", "driver", "code", "commit")
-_WHOSE = {
-    "tuned": "the tuned arm",
-    "baseline": "the baseline",
-    "both": "both arms",
-    "machine": "the machine",
-}
 _SHOWN = 8  # digits of a digest
 _UNUSUAL = 3.0  # standard deviations between runs
 
@@ -103,32 +61,31 @@ def title_of(line: Series) -> str:
     return f"{newest.name}  {newest.target}, {newest.objective} on {newest.device}, {newest.workload}"
 
 
-def summary_of(line: Series) -> str:
-    """The whole line in a sentence: how long, and its last move, or that there is none."""
-    if not line.moves:
-        return f"{_span(line)}; {_steady(line)}"
-    earlier = f"; {quantity(len(line.moves) - 1, 'move')} before" if len(line.moves) > 1 else ""
-    return f"{_span(line)}; {shift_text(line, line.moves[-1])}{earlier}"
-
-
 def _span(line: Series) -> str:
     first, newest = line.observations[0], line.newest
     runs = len(line.observations)
     return f"{runs} runs from {first.date[:10]} to {newest.date[:10]}" if runs > 1 else f"one run, {newest.date[:10]}"
 
 
-def shift_text(line: Series, move: Shift) -> str:
+def summary_of(line: Series) -> str:
+    """The whole line in a sentence: how long, and its last move, or that there is none."""
+    if not line.shifts:
+        return f"{_span(line)}; {_steady(line)}"
+    earlier = f"; {quantity(len(line.shifts) - 1, 'move')} before" if len(line.shifts) > 1 else ""
+    return f"{_span(line)}; {shift_text(line, line.shifts[-1])}{earlier}"
+
+
+def shift_text(line: Series, shift: Shift) -> str:
     """One move in a sentence: since when, how far, and whose it is."""
-    at = line.observations[move.at]
+    at = line.observations[shift.at]
     commit = f" (commit {at.commit[:12]})" if at.commit else ""
-    known = f"; with it: {', '.join(move.known)}" if move.known else ""
-    how = f"since {at.date[:10]}{commit} baseline {_by(line, move.baseline)}, tuned arm {_by(line, move.tuned)}"
-    if move.cause == "machine":
-        told = (
-            "drift of both arms on the same machine code" if move.drifts else "the machine code that moved is the same"
-        )
-        return f"{how}: the machine ({told}{known})"
-    return f"{how}: {_WHOSE[move.cause]}{known}"
+    known = f"; with it: {', '.join(shift.known)}" if shift.known else ""
+    how = f"since {at.date[:10]}{commit} baseline {_by(line, shift.baseline)}, tuned arm {_by(line, shift.tuned)}"
+    if shift.cause == "machine":
+        drift = "drift of both arms on the same machine code"
+        return f"{how}: the machine ({drift if shift.drifts else 'the machine code that moved is the same'}{known})"
+    whose = {"tuned": "the tuned arm", "baseline": "the baseline", "both": "both arms"}
+    return f"{how}: {whose[shift.cause]}{known}"
 
 
 def _by(line: Series, share: float) -> str:
@@ -159,16 +116,19 @@ def history_lines(lines: Sequence[Series], lifetimes: Sequence[Lifetime]) -> Ite
     for number, line in enumerate(lines):
         yield from [""] if number else []
         yield title_of(line)
-        yield f"  {_span(line) if line.moves else summary_of(line)}"
-        for move in line.moves:
-            yield f"{'!' if move.alarms else ' '} {shift_text(line, move)}"
+        yield f"  {_span(line) if line.shifts else summary_of(line)}"
+        for shift in line.shifts:
+            yield f"{'!' if shift.alarms else ' '} {shift_text(line, shift)}"
         shown = line.observations[-MOST_SHOWN:]
         if len(shown) < len(line.observations):
             yield f"  the last {len(shown)} of {len(line.observations)} runs; --format json has all"
         yield from (f"  {row}" for row in table_lines(_COLUMNS, list(rows_of(line, shown))))
     if lifetimes:
         yield from [""] if lines else []
-        yield from lifetime_lines(lifetimes)
+        yield f"how long they held: {summary(lifetimes)}"
+        if len(lifetimes) > MOST_LIFETIMES:
+            yield f"  the newest {MOST_LIFETIMES} of {len(lifetimes)} proofs; --format json has all"
+        yield from (f"  {row}" for row in table_lines(COLUMNS, rows(lifetimes)[:MOST_LIFETIMES]))
 
 
 def rows_of(line: Series, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
@@ -203,20 +163,31 @@ def history_json(lines: Sequence[Series], lifetimes: Sequence[Lifetime]) -> str:
             "observations": line.observations,
             "moves": [
                 {
-                    "since": line.observations[move.at].date,
-                    "seen": line.observations[move.seen].date,
-                    "cause": move.cause,
-                    "drift": move.drifts,
-                    "alarm": move.alarms,
-                    "baseline": move.baseline,
-                    "tuned": move.tuned,
-                    "known": move.known,
-                    "text": shift_text(line, move),
+                    "since": line.observations[shift.at].date,
+                    "seen": line.observations[shift.seen].date,
+                    "cause": shift.cause,
+                    "drift": shift.drifts,
+                    "alarm": shift.alarms,
+                    "baseline": shift.baseline,
+                    "tuned": shift.tuned,
+                    "known": shift.known,
+                    "text": shift_text(line, shift),
                 }
-                for move in line.moves
+                for shift in line.shifts
             ],
         }
         for line in lines
     ]
-    held = lifetime_values(lifetimes)
+    held = [
+        {
+            "name": each.name,
+            "target": each.target,
+            "begun_s": each.begun_s,
+            "commit": each.commit,
+            "after_days": each.after,
+            "until_days": each.until if each.ends else None,
+            "ends": sorted(each.ends),
+        }
+        for each in lifetimes
+    ]
     return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "lifetimes": held}))

@@ -14,7 +14,7 @@ from pytest_compileiq.history.shifts import Shift, shifts_of
 from pytest_compileiq.history.sources import ArtifactVersion, committed_in, proofs_in
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
-from pytest_compileiq.review.snapshots import StoreInGit
+from pytest_compileiq.review.snapshots import StoreInGit, Version
 from pytest_compileiq.rooms import HISTORY_DIRECTORY
 from pytest_compileiq.rules.staleness import ends_by_successor, goes_on, proof_of
 from pytest_compileiq.store.store import Store
@@ -47,11 +47,28 @@ class Lifetime:
 class _Proof:
     """One proof as git shows it: the versions that hold it, and what took its place when."""
 
-    first: ArtifactVersion
+    first: Version
     artifact: Artifact
     digests: set[str]
     replaced_s: float = math.inf
     replaced_by: tuple[End, ...] = ()
+
+    def span(self, sightings: Iterable[Sighting]) -> tuple[float, float, frozenset[End]]:
+        """``after``, ``until`` and ``ends`` of its ``Lifetime``."""
+        begun = self.first.seconds
+        replaced = max(0.0, (self.replaced_s - begun) / _DAY_S)
+        ended, ends = replaced, frozenset(self.replaced_by)
+        held = 0.0
+        for days, found in sorted(
+            (max(0.0, (seconds_of(each.date) - begun) / _DAY_S), each.ends) for each in sightings
+        ):
+            if found:
+                if days < replaced:
+                    ended, ends = days, frozenset(found)
+                break
+            held = min(days, replaced)
+        on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
+        return (ended if on_the_day else min(held, ended)), ended, ends
 
 
 def lifetimes_of(history: Iterable[ArtifactVersion], sightings: Iterable[Sighting]) -> Iterator[Lifetime]:
@@ -61,20 +78,18 @@ def lifetimes_of(history: Iterable[ArtifactVersion], sightings: Iterable[Sightin
         history: every version, oldest first.
         sightings: what runs found; those of an artifact that was never committed tell nothing.
     """
-    by_proof = defaultdict(list)
+    by_proof, by_path, by_kernel = defaultdict(list), defaultdict(list), defaultdict(list)
     for sighting in sightings:
         by_proof[sighting.proof].append(sighting)
-    by_path, by_kernel = defaultdict(list), defaultdict(list)
     for committed in history:
         by_path[committed.version.path].append(committed)
         by_kernel[_kernel_of(committed)].append(committed)
     for path, versions in sorted(by_path.items()):
-        elsewhere = [other for other in by_kernel[_kernel_of(versions[0])] if other.version.path != path]
+        elsewhere = [each for each in by_kernel[_kernel_of(versions[0])] if each.version.path != path]
         for proof in _proofs(versions, elsewhere):
-            seen = [sighting for digest in proof.digests for sighting in by_proof[digest]]
-            begun = proof.first.version
-            name = path.partition("/")[0]
-            yield Lifetime(name, proof.artifact.target, begun.seconds, begun.commit, *_span(proof, seen))
+            seen = (sighting for digest in proof.digests for sighting in by_proof[digest])
+            name, begun = path.partition("/")[0], proof.first
+            yield Lifetime(name, proof.artifact.target, begun.seconds, begun.commit, *proof.span(seen))
 
 
 def _kernel_of(committed: ArtifactVersion) -> tuple[str, str]:
@@ -86,45 +101,28 @@ def _kernel_of(committed: ArtifactVersion) -> tuple[str, str]:
 def _proofs(versions: Sequence[ArtifactVersion], elsewhere: Sequence[ArtifactVersion]) -> Iterator[_Proof]:
     """The proofs that one path held, one after the other; ``elsewhere`` are those of other compilers."""
     proof: _Proof | None = None
-    for committed in versions:
-        artifact = committed.artifact
+    for version, artifact in ((each.version, each.artifact) for each in versions):
         if proof is not None:
             if artifact is not None and goes_on(proof.artifact, artifact):
                 proof.artifact = artifact
                 proof.digests.add(proof_of(artifact))
                 continue
-            proof.replaced_s = committed.version.seconds
+            proof.replaced_s = version.seconds
             if artifact is not None:
                 proof.replaced_by = ends_by_successor(proof.artifact, artifact)
             else:
-                upgraded = any(
-                    each.artifact and each.version.seconds >= proof.first.version.seconds for each in elsewhere
-                )
+                begun = proof.first.seconds
+                upgraded = any(each.artifact and each.version.seconds >= begun for each in elsewhere)
                 proof.replaced_by = ("compiler",) if upgraded else ("withdrawn",)
             yield proof
             proof = None
         if artifact is not None and artifact.outcome == "tuned":
-            proof = _Proof(committed, artifact, {proof_of(artifact)})
+            proof = _Proof(version, artifact, {proof_of(artifact)})
     if proof is not None:
         yield proof
 
 
-def _span(proof: _Proof, seen: Iterable[Sighting]) -> tuple[float, float, frozenset[End]]:
-    """``after``, ``until`` and ``ends`` of a ``Lifetime``."""
-    begun = proof.first.version.seconds
-    replaced = max(0.0, (proof.replaced_s - begun) / _DAY_S)
-    ended, ends = replaced, frozenset(proof.replaced_by)
-    in_order = sorted((max(0.0, (seconds_of(sighting.date) - begun) / _DAY_S), sighting.ends) for sighting in seen)
-    held = 0.0
-    for days, found in in_order:
-        if found:
-            if days < replaced:
-                ended, ends = days, frozenset(found)
-            break
-        held = min(days, replaced)
-    on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
-    return (ended if on_the_day else min(held, ended)), ended, ends
-
+# ── series ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LEAST_LINES = 10  # from here on, another process pays: a year of nights takes a third of a second
 
@@ -134,7 +132,7 @@ class Series:
     """What was observed of one artifact × device × workload × objective, oldest first, and its moves."""
 
     observations: tuple[Observation, ...]
-    moves: tuple[Shift, ...]
+    shifts: tuple[Shift, ...]
 
     @property
     def newest(self) -> Observation:
@@ -185,12 +183,10 @@ def series_of(observations: Iterable[Observation], name: str | None = None, devi
         if name in (None, observation.name) and (device or "").casefold() in observation.device.casefold():
             by_line[observation.key].append(observation)
     grouped = [sorted(own, key=lambda each: each.date) for _, own in sorted(by_line.items())]
-    parts = spread(lambda share: [_line(own) for own in share], grouped, least=_LEAST_LINES)
+    parts = spread(
+        lambda share: [Series(tuple(own), tuple(shifts_of(own))) for own in share], grouped, least=_LEAST_LINES
+    )
     return [line for part in parts for line in part]
-
-
-def _line(observations: list[Observation]) -> Series:
-    return Series(tuple(observations), tuple(shifts_of([observation.run for observation in observations])))
 
 
 def added_series(store: Store, names: Collection[str]) -> list[Series]:

@@ -24,8 +24,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
+from pytest_compileiq.history.records import Observation
 from pytest_compileiq.rules.stats import Floats, t_quantile
 
 Shape = Literal["tuned", "baseline", "alike"]
@@ -111,26 +111,20 @@ def _newest_change(baseline: Floats, tuned: Floats, known: Sequence[int]) -> int
     if runs < LEAST_BEFORE_KNOWN + LEAST_AFTER_KNOWN:
         return None
     statistics = _statistics(_borne_out(baseline), _borne_out(tuned))
-    at = _anywhere(statistics, runs, known)
-    if at is None:
-        at = next((split for split in known if _holds_where_known(statistics, runs, split)), None)
-    return at if at is not None and max(map(abs, steps(baseline, tuned, at))) >= LEAST_MOVE else None
-
-
-def _anywhere(statistics: Floats, runs: int, known: Sequence[int]) -> int | None:
+    at = None
     allowed = statistics[:, LEAST_BEFORE : max(0, runs - LEAST_AFTER + 1)]
-    if not allowed.size or np.max(allowed) < _limit(runs - 3, LEVEL_ANYWHERE):
-        return None
-    at = LEAST_BEFORE + int(np.argmax(allowed.max(axis=0)))
-    near = [split for split in known if abs(split - at) <= NEAR and runs - split >= LEAST_AFTER_KNOWN]
-    return min(near, key=lambda split: abs(split - at), default=at)
-
-
-def _holds_where_known(statistics: Floats, runs: int, split: int) -> bool:
-    level = LEVELS_KNOWN.get(runs - split)
-    if level is None or split < LEAST_BEFORE_KNOWN:
-        return False
-    return bool(np.max(statistics[:, split]) >= _limit(runs - 3, level))
+    if allowed.size and np.max(allowed) >= _limit(runs - 3, LEVEL_ANYWHERE):
+        best = LEAST_BEFORE + int(np.argmax(allowed.max(axis=0)))
+        near = [split for split in known if abs(split - best) <= NEAR and runs - split >= LEAST_AFTER_KNOWN]
+        at = min(near, key=lambda split: abs(split - best), default=best)
+    for split in known if at is None else ():
+        level = LEVELS_KNOWN.get(runs - split)
+        if level is None or split < LEAST_BEFORE_KNOWN:
+            continue
+        if np.max(statistics[:, split]) >= _limit(runs - 3, level):
+            at = split
+            break
+    return at if at is not None and max(map(abs, steps(baseline, tuned, at))) >= LEAST_MOVE else None
 
 
 def steps(baseline: Floats, tuned: Floats, at: int) -> tuple[float, float]:
@@ -176,7 +170,8 @@ def _by_split(moved: Floats, still: Floats) -> Floats:
     before = np.arange(2, runs - 1)
     after = runs - before
     weight = before * after / runs
-    step_y, step_x = (_step(values, before, runs) for values in (y, x))
+    # Mean behind less mean before each split, of values that add up to 0.
+    step_y, step_x = (-sums / after - sums / before for sums in (np.cumsum(values)[before - 1] for values in (y, x)))
     within_yy = float(y @ y) - weight * step_y**2
     within_xy = float(y @ x) - weight * step_y * step_x
     within_xx = np.maximum(float(x @ x) - weight * step_x**2, (runs - 2) * 1e-12)
@@ -185,13 +180,6 @@ def _by_split(moved: Floats, still: Floats) -> Floats:
     t = np.zeros(runs)
     t[2 : runs - 1] = (step_y - slope * step_x) / np.sqrt(variance * (1 / weight + step_x**2 / within_xx))
     return t
-
-
-def _step(centred: Floats, before: NDArray[np.int_], runs: int) -> Floats:
-    """Mean behind less mean before each split, of values that add up to 0."""
-    sums = np.cumsum(centred)[before - 1]
-    result: Floats = -sums / (runs - before) - sums / before
-    return result
 
 
 @lru_cache(maxsize=1024)
@@ -217,47 +205,23 @@ def _creeps(values: Floats, steps_at: Sequence[int]) -> bool:
     By Schwarz's criterion (Annals of Statistics 6, 1978): a slope takes four numbers, n steps take 2n + 1.
     """
     values = _borne_out(values)
-    stepped = sum(float(((piece - piece.mean()) ** 2).sum()) for piece in np.split(values, steps_at))
-    crept = min(_slopes(values), default=np.inf)
-    spared = (2 * len(steps_at) + 1 - 4) * np.log(len(values))
-    return bool(len(values) * np.log(stepped / crept) + spared > 0)
-
-
-def _slopes(values: Floats) -> Iterator[float]:
-    """What each slope leaves unexplained: its sum of squares."""
-    runs = len(values)
-    stride = max(1, runs // 40)
-    y, places = values - values.mean(), np.arange(runs)
+    runs, places = len(values), np.arange(len(values))
+    stride, y = max(1, runs // 40), values - values.mean()
+    crept = np.inf  # the least sum of squares that a slope leaves unexplained
     for begin in range(0, runs - _LEAST_DRIFT, stride):
         for end in range(begin + _LEAST_DRIFT, runs + stride, stride):
             ramp = np.clip(places, begin, end) - begin
             x = ramp - ramp.mean()
-            yield float(y @ y) - float(y @ x) ** 2 / float(x @ x)
+            crept = min(crept, float(y @ y) - float(y @ x) ** 2 / float(x @ x))
+    stepped = sum(float(((piece - piece.mean()) ** 2).sum()) for piece in np.split(values, steps_at))
+    spared = (2 * len(steps_at) + 1 - 4) * np.log(runs)
+    return bool(runs * np.log(stepped / crept) + spared > 0)
 
 
 Cause = Literal["tuned", "baseline", "both", "machine"]
 _LARGEST_STEP = 20.0
 _SURROUNDINGS = ("compiler", "driver", "machine")
 _CODE = {"baseline_code": "the baseline's machine code", "tuned_code": "the tuned machine code"}
-
-
-@dataclass(frozen=True)
-class TimedRun:
-    """One measurement of both arms, and what it was taken of and on.
-
-    Attributes:
-        baseline, tuned: each arm's value, above 0.
-        baseline_code, tuned_code: digests of the arms' machine code.
-        machine: the operating system's kernel and the processor's microcode.
-    """
-
-    baseline: float
-    tuned: float
-    baseline_code: str
-    tuned_code: str
-    compiler: str
-    driver: str | None = None
-    machine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -288,7 +252,7 @@ class Shift:
         return self.cause != "machine" or abs(self.tuned - self.baseline) >= LEAST_MOVE * 2
 
 
-def shifts_of(runs: Sequence[TimedRun]) -> list[Shift]:
+def shifts_of(runs: Sequence[Observation]) -> list[Shift]:
     """Every move, oldest first; what is found after a run depends on no later one."""
     if not runs:
         return []
@@ -296,17 +260,14 @@ def shifts_of(runs: Sequence[TimedRun]) -> list[Shift]:
     changes = change_points(baseline, tuned, [at for at in range(1, len(runs)) if _is_event(runs, at)])
     begins = [0, *(change.at for change in changes)]
     ends = [*(change.at for change in changes[1:]), len(runs)]
-    return [
-        _move(change, runs, steps(baseline[begin:end], tuned[begin:end], change.at - begin))
-        for change, begin, end in zip(changes, begins, ends, strict=False)
-    ]
-
-
-def _move(change: ChangePoint, runs: Sequence[TimedRun], by: tuple[float, float]) -> Shift:
-    before, after = runs[change.at - 1], runs[change.at]
-    cause = _cause(change.shape, before.baseline_code != after.baseline_code, before.tuned_code != after.tuned_code, by)
-    baseline, tuned = map(share_of, by)
-    return Shift(change.at, change.seen, cause, change.drifts, baseline, tuned, tuple(_differences(before, after)))
+    shifts = []
+    for change, begin, end in zip(changes, begins, ends, strict=False):
+        by = steps(baseline[begin:end], tuned[begin:end], change.at - begin)
+        before, after = runs[change.at - 1], runs[change.at]
+        moved = before.baseline_code != after.baseline_code, before.tuned_code != after.tuned_code
+        cause, known = _cause(change.shape, *moved, by), tuple(_differences(before, after))
+        shifts.append(Shift(change.at, change.seen, cause, change.drifts, share_of(by[0]), share_of(by[1]), known))
+    return shifts
 
 
 def share_of(step: float) -> float:
@@ -326,7 +287,7 @@ def _cause(shape: Shape, baseline_changed: bool, tuned_changed: bool, by: tuple[
     return "machine"
 
 
-def _is_event(runs: Sequence[TimedRun], at: int) -> bool:
+def _is_event(runs: Sequence[Observation], at: int) -> bool:
     """Whether something changed with run ``at``: machine code, or surroundings that had been the same for five runs.
 
     Runners that come and go change at every second run, and tell nothing.
@@ -341,7 +302,7 @@ def _is_event(runs: Sequence[TimedRun], at: int) -> bool:
     )
 
 
-def _differences(before: TimedRun, after: TimedRun) -> Iterator[str]:
+def _differences(before: Observation, after: Observation) -> Iterator[str]:
     for code, name in _CODE.items():
         if getattr(before, code) != getattr(after, code):
             yield f"{name} changed"

@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.claim import Claim
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.history.records import Observation, Record, SeriesKey, Sighting, date_of
 from pytest_compileiq.model import Arm, digest_of_code
@@ -57,14 +56,14 @@ def committed_in(history: StoreInGit, name: str | None = None) -> list[ArtifactV
 
 def proofs_in(history: Iterable[ArtifactVersion]) -> list[Observation]:
     """What was proven, oldest first: each claim once, when it came into this branch."""
-    latest: dict[SeriesKey, Observation] = {}
+    latest: dict[SeriesKey, tuple[float, ...]] = {}
     proofs = []
     for committed in history:
-        for observation in _of(committed.version, committed.artifact) if committed.artifact else ():
-            before = latest.get(observation.key)
-            if before is None or _numbers(before) != _numbers(observation):
-                proofs.append(observation)
-            latest[observation.key] = observation
+        for each in _of(committed.version, committed.artifact) if committed.artifact else ():
+            numbers = each.baseline, each.tuned, each.speedup, each.speedup_low
+            if latest.get(each.key) != numbers:
+                proofs.append(each)
+            latest[each.key] = numbers
     return proofs
 
 
@@ -72,39 +71,26 @@ def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
     if artifact.outcome != "tuned":
         return
     codes: dict[str, Any] = {f"{arm}_code": digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)}
+    numbers = {"device", "workload", "objective", "driver", "speedup", "speedup_low", "speedup_high"}
     for claim in artifact.claims:
-        if claim.kind == "exact" or claim.scale is not None or None in (claim.baseline, claim.tuned, claim.speedup):
+        is_ratio = claim.kind != "exact" and claim.scale is None
+        if not (is_ratio and claim.baseline and claim.tuned and claim.speedup is not None):
             continue
         with suppress(ValidationError):
-            yield Observation(**_circumstances(version, artifact), **_numbers_of(claim), **codes)
-
-
-def _circumstances(version: Version, artifact: Artifact) -> dict[str, Any]:
-    return {
-        "source": "proof",
-        "date": date_of(version.seconds),
-        "commit": version.commit,
-        "name": version.path.partition("/")[0],
-        "target": artifact.target,
-        "compiler": f"{artifact.compiler.name} {artifact.compiler.version}",
-    }
-
-
-def _numbers_of(claim: Claim) -> dict[str, Any]:
-    assert claim.baseline and claim.tuned
-    return {
-        "verdict": Verdict.PROVEN.value,
-        "baseline": claim.baseline.mean,
-        "tuned": claim.tuned.mean,
-        "direction": direction_of(claim),
-        **claim.model_dump(
-            include={"device", "workload", "objective", "driver", "speedup", "speedup_low", "speedup_high"}
-        ),
-    }
-
-
-def _numbers(observation: Observation) -> tuple[float, ...]:
-    return observation.baseline, observation.tuned, observation.speedup, observation.speedup_low
+            yield Observation(
+                source="proof",
+                date=date_of(version.seconds),
+                commit=version.commit,
+                name=version.path.partition("/")[0],
+                target=artifact.target,
+                compiler=f"{artifact.compiler.name} {artifact.compiler.version}",
+                verdict=Verdict.PROVEN.value,
+                baseline=claim.baseline.mean,
+                tuned=claim.tuned.mean,
+                direction=direction_of(claim),
+                **claim.model_dump(include=numbers),
+                **codes,
+            )
 
 
 _MAX_REPORT_BYTES = 64 << 20
@@ -148,23 +134,20 @@ def records_in(path: Path) -> list[Record]:
         report = _Report.model_validate_json(read_regular(path, _MAX_REPORT_BYTES, follow=True))
         if report.schema_ != REPORT_SCHEMA:
             raise UserError(f"{path} has schema {report.schema_}, and this version reads {REPORT_SCHEMA}")
-        return list(_records(report, path))
+        if report.run is None:
+            raise UserError(f"{path} does not say when it was, as reports of older versions: {_MAKE_ONE}")
+        return list(_records(report.items, report.run))
     except Unfit as why:
         raise UserError(f"{path} {why}: {_MAKE_ONE}") from why
     except ValidationError as error:
         raise UserError(f"{path} is no report of a run: {first_problem(error)}; {_MAKE_ONE}") from error
 
 
-def _records(report: _Report, path: Path) -> Iterator[Record]:
-    if report.run is None:
-        raise UserError(f"{path} does not say when it was, as reports of older versions: {_MAKE_ONE}")
-    for item in report.items:
+def _records(items: Iterable[_Item], run: Circumstances) -> Iterator[Record]:
+    for item in items:
         if item.tells_of_its_artifact:
-            yield Sighting(
-                date=report.run.date,
-                commit=report.run.commit,
-                **item.model_dump(include={"name", "target", "proof", "ends"}),
-            )
+            seen = item.model_dump(include={"name", "target", "proof", "ends"})
+            yield Sighting(date=run.date, commit=run.commit, **seen)
         if item.built is None:
             continue
         for measured in map(asdict, item.measured):
@@ -176,6 +159,6 @@ def _records(report: _Report, path: Path) -> Iterator[Record]:
                 compiler=item.built.compiler,
                 baseline_code=item.built.baseline,
                 tuned_code=item.built.tuned,
-                **asdict(report.run),
+                **asdict(run),
                 **measured,
             )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 
 import numpy as np
 import pytest
 
-from pytest_compileiq.history.shifts import TimedRun, shifts_of
+from pytest_compileiq.history.shifts import shifts_of
 
+TimedRun = make_dataclass(
+    "TimedRun", ["baseline", "tuned", "baseline_code", "tuned_code", "compiler", "driver", "machine"]
+)
 RUN = TimedRun(1.0, 0.5, "b", "t", "gcc 12", "550", "Linux 6.1")
 AT = 40
 
@@ -49,21 +52,21 @@ BOTH = {"baseline_code": "b2", "tuned_code": "t2"}
     ],
 )
 def test_an_arm_is_blamed_only_where_its_code_changed(baseline, tuned, changed, cause):
-    (move,) = shifts_of(runs(baseline, tuned, **changed))
-    assert (move.at, move.cause) == (AT, cause)
-    assert move.baseline == pytest.approx(baseline, abs=0.005)
-    assert move.tuned == pytest.approx(tuned, abs=0.005)
+    (shift,) = shifts_of(runs(baseline, tuned, **changed))
+    assert (shift.at, shift.cause) == (AT, cause)
+    assert shift.baseline == pytest.approx(baseline, abs=0.005)
+    assert shift.tuned == pytest.approx(tuned, abs=0.005)
 
 
 def test_what_changed_with_it_is_told():
-    (move,) = shifts_of(runs(0.0, 0.03, tuned_code="t2", compiler="gcc 13", driver=None))
-    assert move.known == ("the tuned machine code changed", "compiler gcc 12 → gcc 13", "driver 550 → unknown")
+    (shift,) = shifts_of(runs(0.0, 0.03, tuned_code="t2", compiler="gcc 13", driver=None))
+    assert shift.known == ("the tuned machine code changed", "compiler gcc 12 → gcc 13", "driver 550 → unknown")
 
 
 def test_both_arms_of_one_machine_are_no_alarm_and_one_arm_is():
-    assert [move.alarms for move in shifts_of(runs(0.03, 0.03))] == [False]
-    assert [move.alarms for move in shifts_of(runs(0.0, 0.03))] == [True]
-    assert [move.alarms for move in shifts_of(runs(0.03, 0.03, **BOTH))] == [True]
+    assert [shift.alarms for shift in shifts_of(runs(0.03, 0.03))] == [False]
+    assert [shift.alarms for shift in shifts_of(runs(0.0, 0.03))] == [True]
+    assert [shift.alarms for shift in shifts_of(runs(0.03, 0.03, **BOTH))] == [True]
 
 
 def test_changes_without_another_time_and_runners_that_come_and_go_are_no_moves():
@@ -74,4 +77,4 @@ def test_changes_without_another_time_and_runners_that_come_and_go_are_no_moves(
 
 def test_times_of_an_attacker_are_steps_like_others():
     huge = [replace(run, tuned=1e-300 if at < AT else 1e300) for at, run in enumerate(runs())]
-    assert [move.at for move in shifts_of(huge)] == [AT]
+    assert [shift.at for shift in shifts_of(huge)] == [AT]
