@@ -36,7 +36,7 @@ def summary(lifetimes: Sequence[Lifetime]) -> str:
 
 def rows(lifetimes: Sequence[Lifetime]) -> list[tuple[str, ...]]:
     """A row of ``COLUMNS`` for each proof, the newest first."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for each in sorted(lifetimes, key=lambda each: -each.begun_s):
         after = math.floor(each.after)
         days = f"{after} and more" if each.after else "not seen since"

@@ -187,9 +187,17 @@ def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str
     namings = [_NOTHING_NAMED, *((frozenset(stood_for), frozenset(entries)) for stood_for, entries in recorded)]
     files = [_contents(path, namings) for path in paths]
     objects = tuple(code for file in files for code in file.objects)
-    kernels = (kernel for file in files for kernel in file.kernels)
+    kernels = [kernel for file in files for kernel in file.kernels]
+    if len(objects) > 1:  # the digests of host objects in one build of all of them
+        digests = _digests(objects, namings)
+        kernels = [
+            replace(kernel, others=kernel.others | set(digests[kernel.entry]))
+            if kernel.architecture == HOST
+            else kernel
+            for kernel in kernels
+        ]
     return Contents(
-        tuple(kernels if len(objects) < 2 else _together(kernels, objects, namings)),
+        tuple(kernels),
         objects,
         tuple(linked for file in files for linked in file.linked),
         tuple(reason for file in files for reason in file.unreadable),
@@ -198,14 +206,6 @@ def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str
 
 _Namings = Sequence[tuple[frozenset[str], frozenset[str]]]
 _NOTHING_NAMED = frozenset[str](), frozenset[str]()
-
-
-def _together(kernels: Iterable[BuiltEntry], objects: Sequence[ObjectCode], namings: _Namings) -> Iterator[BuiltEntry]:
-    """The kernels; those of host objects with their digests in one build of all ``objects``."""
-    digests = _digests(objects, namings)
-    for kernel in kernels:
-        is_host = kernel.architecture == HOST
-        yield replace(kernel, others=kernel.others | set(digests[kernel.entry])) if is_host else kernel
 
 
 def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, Sequence[str]]:
@@ -223,21 +223,18 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
 def _contents(path: Path, namings: _Namings) -> Contents:
     try:
         data = read_regular(path, _MOST_BYTES, follow=True)
-        if _is_cubin(data):
+        if data.startswith(_ELF) and int.from_bytes(data[_MACHINE], "little") == _EM_CUDA:
             return Contents(tuple(_kernels(path, path)))
         fatbin = fatbin_of(data, path)
         return _host_code(path, data, namings) if fatbin is None else _device_code(path, fatbin)
     except OSError as error:
-        return _unreadable(f"{path} cannot be read: {error.strerror or error}")
+        reason = f"{path} cannot be read: {error.strerror or error}"
     except Unfit as why:
-        return _unreadable(f"{path} {why}")
+        reason = f"{path} {why}"
     except BuildError as error:
-        return _unreadable(str(error))
+        reason = str(error)
     except _FROM_A_DAMAGED_ELF as error:
-        return _unreadable(f"{path} is damaged: {type(error).__name__}: {error}")
-
-
-def _unreadable(reason: str) -> Contents:
+        reason = f"{path} is damaged: {type(error).__name__}: {error}"
     return Contents(unreadable=(reason,))
 
 
@@ -245,14 +242,14 @@ def _device_code(path: Path, fatbin: bytes) -> Contents:
     held = list(members(fatbin, path))
     cubins = [member.data for member in held if member.is_cubin]
     if not cubins:
-        return _unreadable(f"{path} holds PTX alone, which the driver compiles where it runs")
+        return Contents(unreadable=(f"{path} holds PTX alone, which the driver compiles where it runs",))
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home)
         if None in cubins:
             extracted = extract_with_cuobjdump(path, directory)
             if extracted is None:
                 reason = f"{path}: its device code is compressed, and there is no cuobjdump to take it out"
-                return _unreadable(f"{reason}: pip install nvidia-cuda-cuobjdump")
+                return Contents(unreadable=(f"{reason}: pip install nvidia-cuda-cuobjdump",))
         else:
             extracted = [directory / f"{number}.cubin" for number in range(len(cubins))]
             for file, data in zip(extracted, cubins, strict=True):
@@ -279,7 +276,3 @@ def _kernels(cubin: Path, path: Path) -> Iterator[BuiltEntry]:
     for entry, code in read.entries.items():
         architecture, others = named[1] if named else UNKNOWN, frozenset(code.former)
         yield BuiltEntry(path, architecture, entry, code.sha256, others, read.is_separate, read.command)
-
-
-def _is_cubin(data: bytes) -> bool:
-    return data.startswith(_ELF) and int.from_bytes(data[_MACHINE], "little") == _EM_CUDA

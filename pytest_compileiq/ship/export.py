@@ -13,7 +13,7 @@ from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, StoreError, UserError
 from pytest_compileiq.machine_code.cubin import read_cubin
-from pytest_compileiq.model import Knobs, Target, sha256_hex
+from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import (
     held_controls,
@@ -80,7 +80,8 @@ def export_runtime(
             artifact = store.read(name, target)
             root = rootdir_of(store, artifact)
             data = held_controls(store, name, artifact, named) if artifact.controls else b""
-            if reason := _why_baseline(name, artifact):
+            unbeaten = f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
+            if reason := unbeaten if artifact.outcome == "baseline" else why_unproven(name, artifact):
                 left_out.append(reason)
                 entries.append(_entry(name, artifact, reason=reason))
             elif reason := why_stale(name, artifact, root) or _why_made_otherwise(name, artifact, root):
@@ -112,13 +113,6 @@ def _why_made_otherwise(name: str, artifact: Artifact, root: Path) -> str | None
     return why_read_otherwise(name, artifact, program, root) if program else None
 
 
-def _why_baseline(name: str, artifact: Artifact) -> str | None:
-    """Why an intact artifact has no controls to apply; None if it has some."""
-    if artifact.outcome == "baseline":
-        return f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
-    return why_unproven(name, artifact)
-
-
 def _entry(
     name: str,
     artifact: Artifact,
@@ -129,7 +123,11 @@ def _entry(
 ) -> dict[str, Any]:
     """One row of the manifest; its controls may be applied if ``reason`` is None."""
     controls = artifact.controls if reason is None else None
-    knobs = controls.knobs if controls else {}
+    params: dict[str, Any] = {}
+    if controls:
+        # Where nothing is compiled these are the defaults too: a program needs both to do what was proven.
+        defaults = () if artifact.compiler.compiles else map(read_line, artifact.compiler.command[1:])
+        params = {**dict(defaults), **deploy(artifact).params(controls.knobs)}
     # A claim of the build holds on every device of the architecture; any other, on the model that it was made on.
     devices = {claim.device for claim in artifact.claims if not claim.of_the_build}
     return {
@@ -142,22 +140,10 @@ def _entry(
         "sha256": controls.sha256 if controls else None,
         "reason": reason,
         "options": list(options),
-        "params": _params(artifact, knobs) if controls else {},
+        "params": params,
         **({} if artifact.compiler.compiles else {"packages": list(filter(None, artifact.compiler.build.split(", ")))}),
         "ptx_sha256": sorted(ptx),
     }
-
-
-def _params(artifact: Artifact, knobs: Knobs) -> dict[str, Any]:
-    """What a launch or a program is given beside the compiler's options.
-
-    Where nothing is compiled these are the defaults too: a program needs both to do what was proven.
-
-    Raises:
-        StoreError: the defaults are not as a tuning records them.
-    """
-    defaults = {} if artifact.compiler.compiles else dict(map(read_line, artifact.compiler.command[1:]))
-    return {**defaults, **deploy(artifact).params(knobs)}
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,8 +111,7 @@ def fragment(
         return Fragment((), None, (note,), reads)
     refusal = (
         why_unproven(name, artifact)
-        or _another_line(name, artifact, here)
-        or _other_architectures(name, artifact, architectures)
+        or _why_not_here(name, artifact, here, architectures)
         or why_stale(name, artifact, root)
         or why_compiled_otherwise(name, artifact)
         or why_read_otherwise(name, artifact, here.program, root)
@@ -215,24 +215,17 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
 
     The search ends at the repository's root, or without a repository at the first directory with a settings file.
     """
-    recorded = (artifact.benchmark.partition("::")[0], *itertools.islice(artifact.fingerprint.sources, _MOST_TRIED))
-    fitting = (root for root in _possible_roots(store) if any(_holds(root, path) for path in recorded))
-    return next(fitting, store.root.parent)
-
-
-def _possible_roots(store: Store) -> list[Path]:
     above = store.root.absolute().parents
     repository = next((root for root in above if (root / ".git").exists()), None)
     configured = (root for root in above if any((root / name).is_file() for name in FILES))
     last = repository or next(configured, above[0])
-    return list(above[: above.index(last) + 1])
-
-
-def _holds(root: Path, path: str) -> bool:
-    try:
-        return inside(root, path).is_file()
-    except (Unfit, OSError):
-        return False
+    recorded = (artifact.benchmark.partition("::")[0], *itertools.islice(artifact.fingerprint.sources, _MOST_TRIED))
+    for root in above[: above.index(last) + 1]:
+        for path in recorded:
+            with suppress(Unfit, OSError):
+                if inside(root, path).is_file():
+                    return root
+    return store.root.parent
 
 
 def plain(path: str) -> str:
@@ -272,47 +265,38 @@ def _pick(name: str, targets: Sequence[str], line: str, architectures: Sequence[
     return fitting[0]
 
 
-def _another_line(name: str, artifact: Artifact, here: _Here) -> str | None:
-    line = Target(artifact.target).line
-    if line == here.line:
-        return None
-    return (
-        f"{name} is for {line} and {here.program} is {here.line} ({here.version}): compile with {line}, or tune with "
-        f"this one: pytest --tune {for_shell(artifact.benchmark)}"
-    )
-
-
-def _other_architectures(name: str, artifact: Artifact, asked: Sequence[str]) -> str | None:
-    proven = Target(artifact.target).architectures
-    foreign = [architecture for architecture in asked if architecture not in proven]
-    if not foreign:
-        return None
-    mine, theirs = ", ".join(proven), ", ".join(foreign)
-    if len(foreign) == len(asked):
-        return f"{name} was proven for {mine} and the command compiles for {theirs}: leave it out there, or tune for it"
-    return (
-        f"{name} was proven for {mine}, and controls reach every architecture of a command, {theirs} too: compile that "
-        "by a command of its own"
-    )
+def _why_not_here(name: str, artifact: Artifact, here: _Here, asked: Sequence[str]) -> str | None:
+    """Why this compiler, or a command for these architectures, may not have the controls."""
+    line, proven = Target(artifact.target).line, Target(artifact.target).architectures
+    if line != here.line:
+        return (
+            f"{name} is for {line} and {here.program} is {here.line} ({here.version}): compile with {line}, or tune "
+            f"with this one: pytest --tune {for_shell(artifact.benchmark)}"
+        )
+    if foreign := [architecture for architecture in asked if architecture not in proven]:
+        mine, theirs = ", ".join(proven), ", ".join(foreign)
+        if len(foreign) == len(asked):
+            rest = f"and the command compiles for {theirs}: leave it out there, or tune for it"
+            return f"{name} was proven for {mine} {rest}"
+        rest = f"controls reach every architecture of a command, {theirs} too: compile that by a command of its own"
+        return f"{name} was proven for {mine}, and {rest}"
+    return None
 
 
 def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Path, ...]:
     metadata = store.metadata_path(name, artifact.target)
     controls = (metadata.with_name(artifact.controls.file),) if artifact.controls else ()
-    sources = (root / path for path in sorted(artifact.fingerprint.sources))
-    return (metadata, *controls, *sources, *_searched(artifact, root))
-
-
-def _searched(artifact: Artifact, root: Path) -> list[Path]:
-    """The project's directories of headers: one that is added there may lie before a recorded one.
-
-    A directory with a source is none, since a build may write its objects there, and would make itself out of date.
-    """
     command, recorded = artifact.compiler.command, artifact.fingerprint.sources
-    named = dict.fromkeys(match[2] for word in command if (match := _DIRECTORY.fullmatch(word)))
+    # The project's directories of headers: one that is added there may lie before a recorded one. A directory with a
+    # source is none, since a build may write its objects there, and would make itself out of date.
     busy = {(root / word).resolve().parent for word in command if word in recorded}
-    inside_root = (root / path for path in named if (root / path).resolve().is_relative_to(root.resolve()))
-    return [path for path in inside_root if path.is_dir() and path.resolve() not in busy]
+    named = dict.fromkeys(root / match[2] for word in command if (match := _DIRECTORY.fullmatch(word)))
+    searched = (
+        path
+        for path in named
+        if path.resolve().is_relative_to(root.resolve()) and path.is_dir() and path.resolve() not in busy
+    )
+    return (metadata, *controls, *(root / path for path in sorted(recorded)), *searched)
 
 
 def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
@@ -335,15 +319,12 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
         notes.append(f"{name} also changes: {beyond}, not exercised by its test")
     knobs = _controls(artifact).knobs
     params, macros = {knob: value for knob, value in knobs.items() if not knob.startswith("-")}, macros_of(knobs)
-    if params:
-        notes.append(f"{name} was proven with {_listed(params)}, which no compiler option gives: the caller must")
-    if macros:
-        notes.append(f"{name} is compiled with {_listed(macros)}: its caller launches and calls it accordingly")
+    given, defined = (", ".join(f"{knob} = {value}" for knob, value in each.items()) for each in (params, macros))
+    if given:
+        notes.append(f"{name} was proven with {given}, which no compiler option gives: the caller must")
+    if defined:
+        notes.append(f"{name} is compiled with {defined}: its caller launches and calls it accordingly")
     return tuple(notes)
-
-
-def _listed(params: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in params.items())
 
 
 def _without_name(build: str) -> str:

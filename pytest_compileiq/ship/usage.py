@@ -59,6 +59,10 @@ class Counts(Struct, frozen=True):
     problem: str | None
     artifacts: dict[str, ArtifactCounts]
 
+    @property
+    def looked_for(self) -> int:
+        return sum(artifact.looked_for for artifact in self.artifacts.values())
+
     def less(self, before: Counts | None) -> Counts:
         """What this process counted after ``before``."""
         earlier = before.artifacts if before else {}
@@ -89,19 +93,18 @@ def read_counts(path: Path) -> list[Counts]:
         lines = read_regular(path, _LARGEST).splitlines()
     except Unfit as error:
         raise UserError(f"{path} {error}: no process has written its counts there (ACF_COUNTS={path})") from error
-    return [_read_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-
-
-def _read_line(line: bytes, where: str) -> Counts:
-    try:
-        counts = msgspec.json.decode(line, type=Counts)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{where} is no counts of acf_runtime: {error}; delete the file and count anew") from error
-    if counts.schema != COUNTS_SCHEMA:
-        raise UserError(
-            f"{where} has schema {counts.schema}, and this acf reads {COUNTS_SCHEMA}: export and count anew"
-        )
-    return counts
+    read = []
+    for number, line in enumerate(lines, 1):
+        where = f"{path}:{number}"
+        try:
+            counts = msgspec.json.decode(line, type=Counts)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{where} is no counts of acf_runtime: {error}; delete the file and count anew") from error
+        if counts.schema != COUNTS_SCHEMA:
+            schemas = f"schema {counts.schema}, and this acf reads {COUNTS_SCHEMA}"
+            raise UserError(f"{where} has {schemas}: export and count anew")
+        read.append(counts)
+    return read
 
 
 def of_this_process() -> list[Counts]:
@@ -129,7 +132,8 @@ def together(counts: Iterable[Counts]) -> InUse:
     """All processes as one. Of a process with several lines the fullest holds: it also writes before its end."""
     fullest: dict[str, Counts] = {}
     for told in counts:
-        if told.process not in fullest or _size(told) >= _size(fullest[told.process]):
+        before = fullest.get(told.process)
+        if before is None or told.looked_for >= before.looked_for:
             fullest[told.process] = told
     artifacts: dict[str, ArtifactCounts] = {}
     for process in fullest.values():
@@ -139,16 +143,11 @@ def together(counts: Iterable[Counts]) -> InUse:
     return InUse(len(fullest), problem, dict(sorted(artifacts.items())))
 
 
-def _size(counts: Counts) -> int:
-    return sum(artifact.looked_for for artifact in counts.artifacts.values())
-
-
 def headline(report: Mapping[str, Any], missing: Sequence[str]) -> str:
     """One line: how much of what was shipped was applied, and what was not, each with its reason."""
     shipped = [counts for counts in report["artifacts"].values() if counts["shipped"]]
     applied = sum(counts["applied"] > 0 for counts in shipped)
-    count = report["processes"]
-    processes = quantity(count, "process")
+    processes = quantity(report["processes"], "process")
     return "; ".join([f"in use: {applied} of {len(shipped)} shipped artifacts applied in {processes}", *missing])
 
 
@@ -157,6 +156,6 @@ def told_of(name: str, report: Mapping[str, Any]) -> str:
     counts = report["artifacts"].get(name)
     if not counts or not counts["looked_for"]:
         return "never asked for"
-    often = sorted(counts["refused"], key=counts["refused"].__getitem__, reverse=True)
-    reason = f": {often[0]}" if often else ""
+    most = max(counts["refused"], key=counts["refused"].__getitem__, default="")
+    reason = f": {most}" if most else ""
     return f"looked for {counts['looked_for']}x, applied {counts['applied']}x{reason}"

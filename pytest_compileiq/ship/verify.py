@@ -23,6 +23,11 @@ from pytest_compileiq.toolchains.deployment import deploy
 
 _APPLIED = "apply-controls"  # in ptxas's command where it got an ACF
 _MOST_LISTED = 10  # functions listed in one sentence
+_SHIPPED = {
+    "tuned": "the proven code",
+    "retired": "the baseline, as is right for a retired artifact,",
+    "promoted": "the baseline, as is right until the promoted point is proven,",
+}
 
 
 class Match(IntEnum):
@@ -191,7 +196,8 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
         pair = artifact.code[entry]
         proven = _proven(artifact, pair)
         if proven.sha256 in own_digests:
-            return finding("proven", f"{_arm(artifact)} of {_label(key)}")
+            arm = _SHIPPED.get(artifact.outcome, "the baseline, which was not beaten,")
+            return finding("proven", f"{arm} of {_label(key)}")
         expected.append((proven.sha256[:8], _label(key)))
         if pair.baseline.sha256 in own_digests:
             baselines.append(_label(key))
@@ -220,14 +226,6 @@ def _proven(artifact: Artifact, pair: CodePair) -> CodeTable:
 
 def _label(key: _Key) -> str:
     return f"{key[0]} ({key[1]})"
-
-
-def _arm(artifact: Artifact) -> str:
-    return {
-        "tuned": "the proven code",
-        "retired": "the baseline, as is right for a retired artifact,",
-        "promoted": "the baseline, as is right until the promoted point is proven,",
-    }.get(artifact.outcome, "the baseline, which was not beaten,")
 
 
 def _missing(
@@ -267,15 +265,13 @@ def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
 
 def _key_in(artifact: Artifact, kernel: BuiltEntry, renamed: _Renamed) -> str | None:
     """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it."""
-    keys = [key for key in (kernel.entry, f"{kernel.entry}@{kernel.architecture}") if key in artifact.code]
-    keys += [key for key in renamed.get(kernel.entry, ()) if key.partition("@")[2] in ("", kernel.architecture)]
-    return keys[0] if keys and _covers(artifact, kernel.architecture) else None
-
-
-def _covers(artifact: Artifact, architecture: str) -> bool:
-    if architecture == HOST:
-        return _is_host_library(artifact)
-    return architecture in Target(artifact.target).architectures
+    architecture = kernel.architecture
+    covered = architecture in Target(artifact.target).architectures
+    if not (_is_host_library(artifact) if architecture == HOST else covered):
+        return None
+    keys = [key for key in (kernel.entry, f"{kernel.entry}@{architecture}") if key in artifact.code]
+    keys += [key for key in renamed.get(kernel.entry, ()) if key.partition("@")[2] in ("", architecture)]
+    return keys[0] if keys else None
 
 
 def _renamed(artifact: Artifact, held: frozenset[str]) -> _Renamed:
@@ -308,12 +304,12 @@ def _sentences(findings: Sequence[Comparison]) -> Iterator[Sentence]:
         architectures = sorted({finding.architecture for finding in group} - {HOST})
         on = f" ({', '.join(architectures)})" if architectures else ""
         if len(group) == 1:
-            details = f": {group[0].digests}" if group[0].digests else ""
-            yield Sentence(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
+            subject, details = f"{group[0].entry}{on} is", group[0].digests
         else:
+            subject = f"{quantity(len(group), 'function')}{on} are"
             differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
-            details = f": {', '.join(first_of(differing, _MOST_LISTED))}" if verdict is not Match.RIGHT else ""
-            yield Sentence(verdict, f"{where}: {quantity(len(group), 'function')}{on} are {what}{details}")
+            details = "" if verdict is Match.RIGHT else ", ".join(first_of(differing, _MOST_LISTED))
+        yield Sentence(verdict, f"{where}: {subject} {what}{f': {details}' if details else ''}")
 
 
 def verify_triton_cache(
@@ -337,19 +333,13 @@ def verify_triton_cache(
         key: artifact for key, artifact in artifacts_of(store, names).items() if deploy(artifact).caches_cubins
     }
     verified = compare(contents, artifacts, str(cache), bool(names))
-    lines = [*verified.lines, *_tally(cache, verified)]
-    return lines if counts is None else [*lines, *_joined(artifacts, verified.findings, counts)]
-
-
-def _tally(cache: Path, verified: Verified) -> Iterator[Sentence]:
-    """One line on all kernels of the cache."""
+    lines = list(verified.lines)
     standings = Counter(finding.standing for finding in verified.findings)
     if count := len(verified.findings) - standings["missing"] + verified.unknown:
-        parts = [f"{standings[standing]} {standing}" for standing in ("proven", "baseline", "neither")]
-        yield Sentence(
-            verdict(verified.lines),
-            f"{cache}: of {count} kernels {', '.join(parts)}, {verified.unknown} of no artifact",
-        )
+        parts = ", ".join(f"{standings[standing]} {standing}" for standing in ("proven", "baseline", "neither"))
+        told = f"{cache}: of {count} kernels {parts}, {verified.unknown} of no artifact"
+        lines.append(Sentence(verdict(lines), told))
+    return lines if counts is None else [*lines, *_joined(artifacts, verified.findings, counts)]
 
 
 def _joined(artifacts: Artifacts, findings: Sequence[Comparison], counts: Mapping[str, Any]) -> Iterator[Sentence]:
@@ -364,12 +354,8 @@ def _joined(artifacts: Artifacts, findings: Sequence[Comparison], counts: Mappin
             yield Sentence(Match.RIGHT, f"{name}: {told}, and the proven code is cached")
         elif is_applied and (cached["baseline"] or cached["neither"]):
             yield Sentence(Match.DIFFERS, f"{name}: {told}, and the compiled code is not the proven code")
-        elif is_applied:
-            yield Sentence(
-                Match.CANNOT_TELL, f"{name}: {told}, and no kernel of it is cached: is it that process's cache?"
-            )
-        elif cached["proven"]:
-            why = "the proven code is cached all the same: is it that process's cache?"
-            yield Sentence(Match.CANNOT_TELL, f"{name}: {told}; {why}")
+        elif is_applied or cached["proven"]:
+            why = ", and no kernel of it is cached" if is_applied else "; the proven code is cached all the same"
+            yield Sentence(Match.CANNOT_TELL, f"{name}: {told}{why}: is it that process's cache?")
         else:
             yield Sentence(Match.DIFFERS, f"{name}: {told}, so it is not in use")
