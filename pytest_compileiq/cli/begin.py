@@ -51,8 +51,8 @@ def _init(options: argparse.Namespace) -> int:
     here = Path.cwd()
     with_ini = not configures_pytest(here)
     lines = list(look_and_write(here, options.function, options.like))
-    for file in set_up(here, acf_dir(here) or "acf", with_ini=with_ini):
-        say(f"{file.path.relative_to(here)}: {file.what}")
+    for file, done in set_up(here, acf_dir(here) or "acf", with_ini=with_ini).items():
+        say(f"{file}: {done}")
     say(*lines, "", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
     return 0
 

@@ -56,16 +56,12 @@ class Examined:
 
 def examine() -> list[Examined]:
     """Look for everything this package can use; never raises for what is missing."""
-    findings = [
-        *_host(),
-        *_c_compilers(),
-        _disassembler(),
-        *_cuda_compilers(),
-        _search_spaces(),
-        *_devices(),
-        _locks(),
-        *(_package(name, extra) for name, extra in _EXTRAS.items()),
-    ]
+    findings = [*_host_and_compilers(), *_cuda_compilers(), _search_spaces(), *_devices()]
+    for name, extra in _EXTRAS.items():
+        try:
+            findings.append(Examined("package", name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Examined("package", name, "", install(extra)))
     return [*findings, *_what_works(findings)]
 
 
@@ -76,37 +72,35 @@ def of_the_project(lines: Mapping[str, int], findings: Sequence[Examined]) -> It
         lines: a compiler's line, such as ``gcc12`` or ``triton3.9.ptxas13.3`` → how many artifacts are of it.
         findings: as of ``examine``.
     """
+    by_name: dict[str, list[Examined]] = {}
+    for each in findings:
+        by_name.setdefault(each.name, []).append(each)
     for line, count in sorted(lines.items()):
-        known = {name: version for name, version in _IN_LINE.findall(line) if any(name == one.name for one in findings)}
-        lacking = {name: version for name, version in known.items() if not _is_here(name, version, findings)}
-        remedy = next((one.remedy for name in lacking for one in findings if one.name == name and one.remedy), "")
+        known = {name: version for name, version in _IN_LINE.findall(line) if name in by_name}
+        lacking = {
+            name: version
+            for name, version in known.items()
+            if not any(f"{each.found.split(' ')[0]}.".startswith(f"{version}.") for each in by_name[name])
+        }
+        remedy = next((each.remedy for name in lacking for each in by_name[name] if each.remedy), "")
         missing = ", ".join(map(" ".join, lacking.items()))
         told = f"not here: {missing}" if missing else "here" if known else "not known to this command"
         yield Examined("project", line, f"{quantity(count, 'artifact')}: {told}", remedy)
 
 
-def _is_here(name: str, version: str, findings: Sequence[Examined]) -> bool:
-    return any(one.name == name and f"{one.found.split(' ')[0]}.".startswith(f"{version}.") for one in findings)
-
-
-def _host() -> Iterator[Examined]:
+def _host_and_compilers() -> Iterator[Examined]:
     yield Examined("host", "pytest-compileiq", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
-
-
-def _c_compilers() -> Iterator[Examined]:
     for name in ("gcc", "clang"):
         try:
             compiler = find_compiler(name, Place(Path.cwd(), Path.cwd()))
             yield Examined("compiler", name, f"{compiler.version} at {compiler.program}")
         except EnvironmentFault:
             yield Examined("compiler", name, "", f"install {name} with your system's package manager")
-
-
-def _disassembler() -> Examined:
-    program = shutil.which("objdump")
-    if program is None:
-        return Examined("compiler", "objdump", "", "install binutils with your system's package manager")
-    return Examined("compiler", "objdump", f"at {program}: a timed search reads machine code, instructions are counted")
+    if program := shutil.which("objdump"):
+        found = f"at {program}: a timed search reads machine code, instructions are counted"
+        yield Examined("compiler", "objdump", found)
+    else:
+        yield Examined("compiler", "objdump", "", "install binutils with your system's package manager")
 
 
 def _cuda_compilers() -> Iterator[Examined]:
@@ -162,23 +156,13 @@ def _devices() -> Iterator[Examined]:
         yield Examined("device", "GPU", f"{gpu.name} ({gpu.architecture}), driver {gpu.driver}{limit}")
     except EnvironmentFault as error:
         yield Examined("device", "GPU", "", str(error))
-
-
-def _locks() -> Examined:
-    """Where runs that measure on the same device meet."""
-    try:
+    try:  # where runs that measure on the same device meet
         directory = lock_directory()
     except EnvironmentFault as error:
-        return Examined("device", "locks", "", str(error))
+        yield Examined("device", "locks", "", str(error))
+        return
     cannot = is_in_container() and not is_lock_dir_given() and find_device_or_none("cuda") is not None
-    return Examined("device", "locks", f"in {directory}" + (f"; {SHARED}" if cannot else ""))
-
-
-def _package(name: str, extra: str) -> Examined:
-    try:
-        return Examined("package", name, importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Examined("package", name, "", install(extra))
+    yield Examined("device", "locks", f"in {directory}" + (f"; {SHARED}" if cannot else ""))
 
 
 def _what_works(findings: list[Examined]) -> Iterator[Examined]:
@@ -194,10 +178,6 @@ def _what_works(findings: list[Examined]) -> Iterator[Examined]:
     by_name = {finding.name: finding for finding in reversed(findings)}
     for what, names in needs.items():
         acf = what.startswith("ACFs")
-        lacking = next(
-            (by_name[name] for name in names if not by_name[name].found or (acf and by_name[name].remedy)), None
-        )
-        if lacking is None:
-            yield Examined("works", what, "yes")
-        else:
-            yield Examined("works", what, "", f"{lacking.name}: {lacking.remedy}")
+        lacking = [one for one in map(by_name.__getitem__, names) if not one.found or (acf and one.remedy)]
+        remedy = f"{lacking[0].name}: {lacking[0].remedy}" if lacking else ""
+        yield Examined("works", what, "" if lacking else "yes", remedy)

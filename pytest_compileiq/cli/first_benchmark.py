@@ -55,10 +55,16 @@ class AuthorKnows(UserError):
 def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | None]:
     """The test of a C or C++ function, and a sentence on what its author has to add, or None."""
     name = building.called
-    missing = _why_not_called(prototype)
-    lines = [*_marker(building), f"def {test_name(name)}(acf):"]
+    marker = building.marker
+    options = {"flags": marker.flags, "like": marker.like, "compiler": marker.compiler}
+    given = [json.dumps(source) for source in marker.sources]
+    given += [f"{key}={json.dumps(value)}" for key, value in options.items() if value]
+    if building.has_neighbours:
+        given += [f"functions={json.dumps(name)}", 'neighbours="allow"']
+    lines = ["@pytest.mark.tune(", "    Cc(", *(f"        {each}," for each in given), "    )", ")"]
+    lines.append(f"def {test_name(name)}(acf):")
     load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
-    if missing:
+    if missing := _why_not_called(prototype):
         sentence = f"only its author knows how {name} is called: {missing}; call and measure it here"
         body = [
             f"    function = acf.build().load(){load}",
@@ -77,18 +83,6 @@ def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | 
         imports += ["", _SIZE]
     about = f"{name}. Guessed by names: {', '.join(guesses)}." if guesses else f"{name}."
     return _file(about, imports, lines), None
-
-
-def _marker(building: FirstBuild) -> Iterator[str]:
-    marker = building.marker
-    options = {"flags": marker.flags, "like": marker.like, "compiler": marker.compiler}
-    given = [
-        *map(json.dumps, marker.sources),
-        *(f"{key}={json.dumps(value)}" for key, value in options.items() if value),
-    ]
-    if building.has_neighbours:
-        given += [f"functions={json.dumps(building.called)}", 'neighbours="allow"']
-    yield from ("@pytest.mark.tune(", "    Cc(", *(f"        {each}," for each in given), "    )", ")")
 
 
 def _file(about: str, imports: Sequence[str], lines: Sequence[str]) -> str:
@@ -262,13 +256,10 @@ def _triton_arguments(node: ast.FunctionDef) -> tuple[dict[str, str], dict[str, 
             continue
         elif each.annotation is None and each.arg.endswith(("ptr", "ptrs", "pointer")):
             signature[each.arg] = "*fp32:16"
-        elif each.annotation is None and _is_integer(each.arg):
+        elif each.annotation is None and (
+            each.arg in ("M", "N", "K") or "stride" in each.arg or _COUNTS.fullmatch(each.arg)
+        ):  # called as a count, a stride or a side of a matrix is
             signature[each.arg] = "i32"
         else:
             unknown.append(f"the type of {each.arg}")
     return signature, constexprs, unknown
-
-
-def _is_integer(name: str) -> bool:
-    """Whether an argument of a Triton kernel is called as a count, a stride or a side of a matrix is."""
-    return name in ("M", "N", "K") or "stride" in name or _COUNTS.fullmatch(name) is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
@@ -60,14 +59,6 @@ def test_starter(acf):
 '''
 
 
-@dataclass(frozen=True)
-class WrittenFile:
-    """One file, and what was done to it: ``written``, ``extended`` or ``left as it is``."""
-
-    path: Path
-    what: str
-
-
 def attributes(acf_dir: str) -> list[str]:
     """The lines of ``.gitattributes``: git alters no byte and shows ``acf textconv``; GitHub folds samples."""
     every, samples = f"{acf_dir}/**", f"{acf_dir}/**/*.csv"
@@ -76,34 +67,29 @@ def attributes(acf_dir: str) -> list[str]:
     return [f"{every} -text diff=acf", f"{samples} linguist-generated"]
 
 
-def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[WrittenFile]:
-    """Write the settings that are missing under ``project``; existing files are extended or left as they are."""
-    done = [_extend(project / ".gitattributes", attributes(acf_dir))]
-    return [*done, write_new(project / "pytest.ini", INI)] if with_ini else done
+def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> dict[str, str]:
+    """Write missing settings under ``project``, replacing nothing; returns file → its state in words."""
+    done = {".gitattributes": _extend(project / ".gitattributes", attributes(acf_dir))}
+    return {**done, "pytest.ini": write_new(project / "pytest.ini", INI)} if with_ini else done
 
 
-def write_starter(tests: Path) -> list[WrittenFile]:
-    """Write a first kernel and its benchmark into ``tests``."""
-    return [write_new(tests / STARTER_KERNEL, KERNEL), write_new(tests / STARTER_TEST, TEST)]
-
-
-def _extend(path: Path, lines: list[str]) -> WrittenFile:
+def _extend(path: Path, lines: list[str]) -> str:
     present = path.read_text(encoding="utf-8") if path.exists() else ""
     missing = [line for line in lines if line not in present.splitlines()]
     if not missing:
-        return WrittenFile(path, "left as it is")
+        return "left as it is"
     if path.is_symlink():
-        return WrittenFile(path, f"a link, left as it is; it lacks {' and '.join(map(repr, missing))}")
+        return f"a link, left as it is; it lacks {' and '.join(map(repr, missing))}"
     path.write_text("\n".join([*present.splitlines(), *missing, ""]), encoding="utf-8")
-    return WrittenFile(path, f"added {' and '.join(map(repr, missing))}" if present else "written")
+    return f"added {' and '.join(map(repr, missing))}" if present else "written"
 
 
-def write_new(path: Path, text: str) -> WrittenFile:
-    """Write ``text`` to ``path``, unless something is there."""
+def write_new(path: Path, text: str) -> str:
+    """Write ``text`` to ``path``, unless something is there; returns ``written`` or ``left as it is``."""
     if path.exists() or path.is_symlink():
-        return WrittenFile(path, "left as it is")
+        return "left as it is"
     path.write_text(text, encoding="utf-8")
-    return WrittenFile(path, "written")
+    return "written"
 
 
 _MOST_LISTED = 30
@@ -118,8 +104,8 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
     found = look(project, frozenset({STARTER_KERNEL, STARTER_TEST, "LICENSE", "README.md", *FILES}))
     tests = tests_of(project)
     if function is None and found.is_empty:
-        for file in write_starter(tests):
-            yield f"{file.path.relative_to(project)}: {file.what}"
+        for name, text in ((STARTER_KERNEL, KERNEL), (STARTER_TEST, TEST)):
+            yield f"{(tests / name).relative_to(project)}: {write_new(tests / name, text)}"
         yield from _next(os.path.relpath(tests / STARTER_TEST, project))
         return
     if function is None and (found.benchmarks or len(found.kernels) != 1):
@@ -133,7 +119,7 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
         yield from _next(str(first))
         return
     text, lacking = _text(kernel, found, Place(tests, project), like)
-    yield f"{path.relative_to(project)}: {write_new(path, text).what}"
+    yield f"{path.relative_to(project)}: {write_new(path, text)}"
     if lacking:
         yield f"in it, {lacking}"
     yield from _next(os.path.relpath(path, project), is_complete=not lacking)
@@ -175,7 +161,7 @@ def _chosen(found: Sources, function: str) -> KernelSource:
     if len(named) == 1:
         return named[0]
     if named:
-        raise UserError(f"--function {function}: several are called so: {', '.join(_spelled(named))}")
+        raise UserError(f"--function {function}: several are called so: {', '.join(each.spelled for each in named)}")
     path, _, last = function.partition("::")
     if last and Path(path) in found.sources:  # a macro may make it, or a header that it includes
         return KernelSource(Path(path), last, "cuda" if path.endswith(".cu") else "c")
@@ -196,7 +182,7 @@ def _listed(found: Sources) -> Iterator[str]:
     shown = sorted(found.kernels, key=lambda each: each.file.suffix.lower() in HEADERS)
     if shown:
         yield f"{quantity(len(shown), 'function')} found:"
-        yield from (f"  {each}" for each in first_of(_spelled(shown), _MOST_LISTED))
+        yield from (f"  {each}" for each in first_of([each.spelled for each in shown], _MOST_LISTED))
     elif found.sources or found.headers:
         yield "none of the C, C++ and CUDA sources here defines a function that a test could call by its name"
     elif not found.cython:
@@ -209,10 +195,6 @@ def _listed(found: Sources) -> Iterator[str]:
         yield "not all files were looked at, since there are too many: run acf init in the directory of a part"
     if shown:
         yield from ("Next: choose one, as in", f"  acf init --function {shlex.quote(shown[0].spelled)}")
-
-
-def _spelled(kernels: Sequence[KernelSource]) -> list[str]:
-    return [each.spelled for each in kernels]
 
 
 def _next(test: str, *, is_complete: bool = True) -> Iterator[str]:

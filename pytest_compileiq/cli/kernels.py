@@ -117,7 +117,11 @@ def _add(found: Sources, project: Path, path: Path) -> None:
     file, suffix = path.relative_to(project), path.suffix.lower()
     if suffix == ".pyx":
         found.cython.append(file)
-    if suffix not in (*C, *CPLUSPLUS, *CUDA, *HEADERS, ".py") or (text := _text(path)) is None:
+    if suffix not in (*C, *CPLUSPLUS, *CUDA, *HEADERS, ".py"):
+        return
+    try:
+        text = read_regular(path, _MOST_BYTES).decode(errors="replace")
+    except Unfit:
         return
     if suffix == ".py":
         found.benchmarks += [file] if "pytest_compileiq" in text else []
@@ -134,13 +138,6 @@ def _add(found: Sources, project: Path, path: Path) -> None:
             for name, is_kernel, is_template in definitions(text)
             if not name.startswith("PyInit_") and is_kernel == (language == "cuda") and (is_kernel or not is_template)
         }.values()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return read_regular(path, _MOST_BYTES).decode(errors="replace")
-    except Unfit:
-        return None
 
 
 def definitions(text: str) -> Iterator[tuple[str, bool, bool]]:
@@ -198,10 +195,8 @@ def _triton(file: Path, text: str) -> Iterator[KernelSource]:
     nodes = (node for each in body for node in ast.walk(each))
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     for node in body:
-        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list)) and node.name not in called:
+        if not isinstance(node, ast.FunctionDef) or node.name in called:
+            continue
+        decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
+        if any(".".join(chain_of(each) or ()) in _TRITON_JIT for each in decorators):
             yield KernelSource(file, node.name, "triton", node=node)
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return ".".join(chain_of(called) or ()) in _TRITON_JIT
