@@ -54,24 +54,18 @@ def report_of_store(store: Store) -> RunReport:
     unhealthy = {entry.path: entry.problem for entry in store.health()}
     items = []
     for name, target in store.artifacts():
-        problem = unhealthy.pop(store.metadata_path(name, target), None)
-        items.append(_corrupt(name, target, problem) if problem else _as_committed(store, name, target))
+        try:
+            if problem := unhealthy.pop(store.metadata_path(name, target), None):
+                raise StoreError(problem)
+            artifact = store.read(name, target)
+            check_classes(artifact)
+        except StoreError as error:
+            items.append(ItemReport(f"acf/{name}", name, target, Verdict.CORRUPT, str(error), failed=True))
+            continue
+        verdict = Verdict.COMMITTED if artifact.outcome == "tuned" else Verdict(artifact.outcome.upper())
+        item = report_on(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
+        items.append(replace(item, checks=_CHECKS))
     return RunReport(items, store_problems=list(unhealthy.values()))
-
-
-def _as_committed(store: Store, name: str, target: str) -> ItemReport:
-    artifact = store.read(name, target)
-    try:
-        check_classes(artifact)
-    except StoreError as error:
-        return _corrupt(name, target, str(error))
-    verdict = Verdict.COMMITTED if artifact.outcome == "tuned" else Verdict(artifact.outcome.upper())
-    item = report_on(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
-    return replace(item, checks=_CHECKS)
-
-
-def _corrupt(name: str, target: str, problem: str) -> ItemReport:
-    return ItemReport(f"acf/{name}", name, target, Verdict.CORRUPT, problem, failed=True)
 
 
 def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[ChartedSlot]]:
@@ -84,14 +78,18 @@ def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, li
 
 def slots_of(rows: Iterable[SampleRow]) -> list[ChartedSlot]:
     """The slots in the order in which they were measured, each with the value that the gate uses."""
-    ordered = sorted(rows, key=_place)
-    return [_slot(list(group)) for _, group in itertools.groupby(ordered, key=_place)]
 
+    def place(row: SampleRow) -> tuple[int, int, int, str]:
+        return row.process, row.quad, row.slot, row.arm
 
-def _place(row: SampleRow) -> tuple[int, int, int, str]:
-    return row.process, row.quad, row.slot, row.arm
-
-
-def _slot(rows: list[SampleRow]) -> ChartedSlot:
-    value = slot_value(rows[0].objective, [row.value for row in rows])
-    return ChartedSlot(rows[0].process, rows[0].arm, value, any(row.dropped for row in rows))
+    groups = (list(group) for _, group in itertools.groupby(sorted(rows, key=place), key=place))
+    return [
+        ChartedSlot(
+            first.process,
+            first.arm,
+            slot_value(first.objective, [row.value for row in group]),
+            any(row.dropped for row in group),
+        )
+        for group in groups
+        for first in group[:1]
+    ]

@@ -6,7 +6,7 @@ Failures that pytest has printed already are counted, and not printed again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.claims import headline, located
@@ -25,15 +25,11 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
         failures_shown: pytest has printed the tests' failures, with their remedies.
     """
     items = sorted(report.items, key=lambda item: item.name)
-    untold = [item for item in items if not (failures_shown and _says_all(item))]
+    # A wrong answer fails with the test's own exception, which does not have this report's text.
+    untold = [item for item in items if not (failures_shown and item.failed and item.verdict != Verdict.WRONG)]
     width = max((len(item.name) for item in untold), default=0)
     for item in untold:
-        yield _item_line(item, width), _colour(item)
-        yield from _other_results(item)
-        if item.verdict == Verdict.KEPT and item.results:
-            yield f"    {item.message}", {}
-        yield from ((f"    {note}", {"light": True}) for note in item.notes)
-        yield from ((f"    wrote {path}", {}) for path in item.wrote)
+        yield from _item_lines(item, width)
     if report.night is not None:
         yield from ((line, {}) for line in night_lines(report.night))
     if items:
@@ -43,15 +39,22 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
     for problem in report.store_problems:
         yield f"unhealthy: {problem}", {"red": True}
     if report.orphans:
-        yield (
-            f"orphaned, no test claims them: {', '.join(report.orphans)}; delete them, or bring the tests back",
-            {"yellow": True},
-        )
+        orphans = ", ".join(report.orphans)
+        yield f"orphaned, no test claims them: {orphans}; delete them, or bring the tests back", {"yellow": True}
 
 
-def _says_all(item: ItemReport) -> bool:
-    """Whether the test's failure is this report's text; a wrong answer fails with the test's own exception."""
-    return item.failed and item.verdict != Verdict.WRONG
+def _item_lines(item: ItemReport, width: int) -> Iterator[Line]:
+    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", headline_text(item) or item.message]
+    colour = "red" if item.failed else "green" if item.verdict.tone == "good" else "yellow"
+    yield "  ".join(part for part in parts if part).rstrip(), {colour: True}
+    for result in item.results[1 : 1 + _MOST_RESULTS]:
+        yield f"    {located(result, item.results)}", {"yellow": True} if result.standing == "worse" else {}
+    if (more := len(item.results) - 1 - _MOST_RESULTS) > 0:
+        yield f"    and {more} more claims: acf show {item.name}", {}
+    if item.verdict == Verdict.KEPT and item.results:
+        yield f"    {item.message}", {}
+    yield from ((f"    {note}", {"light": True}) for note in item.notes)
+    yield from ((f"    wrote {path}", {}) for path in item.wrote)
 
 
 def headline_text(item: ItemReport) -> str:
@@ -63,44 +66,18 @@ def headline_text(item: ItemReport) -> str:
     return f"{when}{headline(item.results)}  {lead.evidence}".rstrip()
 
 
-def _other_results(item: ItemReport) -> Iterator[Line]:
-    """Every result beyond the headline, losses first."""
-    for result in item.results[1 : 1 + _MOST_RESULTS]:
-        yield f"    {located(result, item.results)}", {"yellow": True} if result.standing == "worse" else {}
-    if (more := len(item.results) - 1 - _MOST_RESULTS) > 0:
-        yield f"    and {more} more claims: acf show {item.name}", {}
-
-
-def _item_line(item: ItemReport, width: int) -> str:
-    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", headline_text(item) or item.message]
-    return "  ".join(part for part in parts if part).rstrip()
-
-
-def _colour(item: ItemReport) -> dict[str, bool]:
-    if item.failed:
-        return {"red": True}
-    return {"green": True} if item.verdict.tone == "good" else {"yellow": True}
-
-
-def _count_line(items: list[ItemReport]) -> str:
+def _count_line(items: Sequence[ItemReport]) -> str:
     counts = Counter(item.verdict.lower() for item in items)
-    text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    unchecked = Counter(
-        f"{check.name} not checked: {check.detail}"
-        for item in items
-        for check in item.checks
-        if check.status == "not run"
-    )
-    missing = [f"{count} × {what}" for what, count in sorted(unchecked.items())]
-    cached = [check.detail for item in items for check in item.checks if check.status == "cached"]
-    made = sum(any(check.status == "not kept" for check in item.checks) for item in items)
-    said = [*([_cached_text(cached)] if cached else []), *([f"{made} × {_NOT_KEPT}"] if made else [])]
-    return "; ".join([text, *missing, *said])
-
-
-def _cached_text(details: list[str]) -> str:
-    said = f"{details[0]}, not" if len(set(details)) == 1 else "same inputs as earlier builds, not"
-    return f"{len(details)} × {said} built again: --acf-check=rebuild"
+    told = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))]
+    checks = [check for item in items for check in item.checks]
+    unchecked = Counter(f"{check.name} not checked: {check.detail}" for check in checks if check.status == "not run")
+    told += (f"{count} × {what}" for what, count in sorted(unchecked.items()))
+    if cached := [check.detail for check in checks if check.status == "cached"]:
+        when = cached[0] if len(set(cached)) == 1 else "same inputs as earlier builds"
+        told.append(f"{len(cached)} × {when}, not built again: --acf-check=rebuild")
+    if made := sum(any(check.status == "not kept" for check in item.checks) for item in items):
+        told.append(f"{made} × {_NOT_KEPT}")
+    return "; ".join(told)
 
 
 def names_by_remedy(items: Iterable[ItemReport]) -> dict[str, list[str]]:

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.report.claims import brief_text, results_of
@@ -36,7 +35,9 @@ def _metadata(data: bytes) -> Iterator[str]:
         yield str(error)
         yield from _raw(data)
         return
-    yield _headline(artifact)
+    results = results_of(artifact.claims)
+    gain = f": {brief_text(results)}, on {results[0].device}" if results else ""
+    yield f"{artifact.benchmark} for {artifact.target}, {artifact.outcome}{gain}"
     content = artifact.model_dump(mode="json", by_alias=True, exclude_none=True)
     claims, front = content.pop("claims"), content.pop("front")
     yield from _flat("", content)
@@ -47,21 +48,12 @@ def _metadata(data: bytes) -> Iterator[str]:
         yield from _flat(f"claim {where}: ", claim)
 
 
-def _headline(artifact: Artifact) -> str:
-    results = results_of(artifact.claims)
-    gain = f": {brief_text(results)}, on {results[0].device}" if results else ""
-    return f"{artifact.benchmark} for {artifact.target}, {artifact.outcome}{gain}"
-
-
 def _flat(prefix: str, value: Any) -> Iterator[str]:
     """One line for every value, e.g. ``fingerprint sources k.c = …``."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(f"{prefix}{key} ", inner)
-    elif isinstance(value, list) and value:
-        for number, inner in enumerate(value):
-            yield from _flat(f"{prefix}{number} ", inner)
-    else:
+    inner = value.items() if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from _flat(f"{prefix}{key} ", part)
+    if not inner:
         yield f"{prefix}= {value!r}"
 
 

@@ -134,7 +134,7 @@ def x_axis(scale: Scale, unit: Unit, name: str, *, y: float) -> Html:
     marks = tag("path", class_="axis", d=f"M{scale.start} {y}H{scale.end}" + "".join(
         f"M{pixels(scale(at))} {y}v4" for at, _ in ticks))  # fmt: skip
     texts = [label(scale(at), y + 15, text, "middle") for at, text in ticks]
-    return join([marks, *texts, label(WIDTH / 2, y + 29, with_unit(name, unit), "middle")])
+    return join([marks, *texts, label(WIDTH / 2, y + 29, f"{name}, {unit.name}" if unit.name else name, "middle")])
 
 
 def y_axis(scale: Scale, unit: Unit) -> Html:
@@ -158,11 +158,6 @@ def dotted(points: Iterable[tuple[float, float]]) -> str:
 def pixels(number: float) -> str:
     """A coordinate, as short as a tenth of a unit allows."""
     return f"{number:.1f}".removesuffix(".0")
-
-
-def with_unit(name: str, unit: Unit) -> str:
-    """``runtime, µs``."""
-    return f"{name}, {unit.name}" if unit.name else name
 
 
 ARMS: tuple[Arm, ...] = ("baseline", "tuned")
@@ -263,12 +258,9 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
     listed = "; ".join(
         f"{times.text(x)}, {times.text(y)}{' (committed)' if chosen else ''}" for x, y, chosen in points[:20]
     )
-    svg = drawing(
-        ident, 192, f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}.",
-        y_axis(up, times), x_axis(across, times, names[0], y=156), join(series),
-        label(LEFT, 12, with_unit(names[1], times), "start"),
-    )  # fmt: skip
-    return Chart(svg)
+    title, described = f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}."
+    axis = x_axis(across, times, names[0], y=156)
+    return _gains(ident, title, described, up, axis, join(series), f"{names[1]}, x")
 
 
 def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ident: str) -> Chart | None:
@@ -282,13 +274,15 @@ def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ide
     steps = "".join(f"H{pixels(across(number))}V{pixels(up(gain))}" for number, gain in improvements)
     line = f"M{pixels(across(0))} {pixels(up(1.0))}{steps}H{pixels(across(evaluations))}"
     listed = "; ".join(f"{times.text(gain)} after {number}" for number, gain in improvements[-20:])
-    svg = drawing(
-        ident, 192, "Convergence of the search", f"Best gain over the baseline so far: {listed} evaluations.",
-        y_axis(up, times), x_axis(across, Unit(1.0, ""), "evaluations", y=156),
-        tag("path", class_="median tuned", d=line),
-        label(LEFT, 12, "best gain over the baseline so far", "start"),
-    )  # fmt: skip
-    return Chart(svg)
+    title, described = "Convergence of the search", f"Best gain over the baseline so far: {listed} evaluations."
+    axis = x_axis(across, Unit(1.0, ""), "evaluations", y=156)
+    path = tag("path", class_="median tuned", d=line)
+    return _gains(ident, title, described, up, axis, path, "best gain over the baseline so far")
+
+
+def _gains(ident: str, title: str, described: str, up: Scale, axis: Html, drawn: Html, name: str) -> Chart:
+    parts = y_axis(up, Unit(1.0, "x")), axis, drawn, label(LEFT, 12, name, "start")
+    return Chart(drawing(ident, 192, title, described, *parts))
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
