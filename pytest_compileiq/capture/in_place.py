@@ -12,9 +12,8 @@ from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
+    from pytest_compileiq.capture.program import Apart
     from pytest_compileiq.claim import Claim
-
-InPlaceStanding = Literal["holds", "differs", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -38,20 +37,11 @@ class WorkloadInPlace:
     gain: Gain | None = None  # None for too few pairs
 
     @property
-    def standing(self) -> InPlaceStanding:
+    def standing(self) -> Literal["holds", "differs", "undecided"]:
         """Whether all of the interval is above ``least``, or below it."""
         if self.gain is not None and self.gain.low >= self.least:
             return "holds"
         return "differs" if self.gain is not None and self.gain.high < self.least else "undecided"
-
-
-@dataclass(frozen=True)
-class DiffersInPlace:
-    """A place whose values differ between the arms on ``calls`` of the program's calls."""
-
-    place: str
-    calls: int
-    relative: float | None = None  # over the largest value there; None of what is no float
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class InPlace:
     # the program's own, with every call made by one arm and by the other
     output: Literal["same", "differs", "not compared"]
     rtol: float = 0.0  # how far floats may differ, relative to the largest value of their place
-    differing: tuple[DiffersInPlace, ...] = ()  # by more than ``rtol``, and than the baseline from itself
+    differing: tuple[Apart, ...] = ()  # by more than ``rtol``, and than the baseline from itself
     workloads: tuple[WorkloadInPlace, ...] = ()
 
 
@@ -124,15 +114,15 @@ def left_out(timed: Sequence[tuple[Claim, bool]], shape_of: Mapping[str, int | N
             yield f"{claimed}: its test does not say which captured shape that is, as {told} does"
 
 
-def is_allowed(tuned: float | None, own: float | None, rtol: float) -> bool:
+def is_allowed(apart: Apart, rtol: float) -> bool:
     """Whether a difference from the baseline is within ``rtol``, or what the baseline's own calls differ by."""
-    return tuned is not None and tuned <= max(rtol, _FLOOR_CALLS_FACTOR * (own or 0.0))
+    return apart.tuned is not None and apart.tuned <= max(rtol, _FLOOR_CALLS_FACTOR * (apart.own or 0.0))
 
 
 def wrong_in(record: InPlace) -> Iterator[str]:
     """What the program's values say against the controls, a part of a sentence each."""
     for each in record.differing:
-        by = "" if each.relative is None else f", by up to {each.relative:.2g} of its largest value"
+        by = "" if each.tuned is None else f", by up to {each.tuned:.2g} of its largest value"
         yield f"{each.place} differs on {each.calls} of {quantity(record.compared, 'call')} that both arms made{by}"
     if record.output == "differs":
         yield "the program's output differs"

@@ -22,14 +22,6 @@ Key = tuple[str, str]  # an artifact's name and target
 
 
 @dataclass(frozen=True)
-class Requirement:
-    """What a program has to show on a workload: the least speed-up; and how long the baseline took in the capture."""
-
-    least: float
-    captured_s: float
-
-
-@dataclass(frozen=True)
 class TunedKernel:
     """A captured kernel whose artifact, of this name and target, holds."""
 
@@ -39,7 +31,7 @@ class TunedKernel:
     kernel: CapturedKernel
     arms: tuple[Path, Path]  # the libraries of the baseline and of the tuned build
     shape_of: Mapping[str, int | None]  # workload → its shape by number; None where its test does not say
-    required: Mapping[str, Requirement]  # workload → what the program has to show
+    required: Mapping[str, tuple[float, float]]  # workload → the least speed-up; how long the baseline took, seconds
     remarks: tuple[str, ...] = ()  # what of its claims is not held against the program, in a sentence each
 
     @property

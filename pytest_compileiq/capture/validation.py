@@ -14,7 +14,6 @@ from typing import Any
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.capture.bundle import KERNEL_FILE, Bundle, CapturedKernel
 from pytest_compileiq.capture.in_place import (
-    DiffersInPlace,
     InPlace,
     WorkloadInPlace,
     gain_of,
@@ -30,7 +29,7 @@ from pytest_compileiq.capture.in_place import (
     wrong_in,
 )
 from pytest_compileiq.capture.program import CallAccount, NotWatched, Program, Routed, Series
-from pytest_compileiq.capture.routed_runs import Key, Requirement, RoutedRun, RoutedRuns, TunedKernel
+from pytest_compileiq.capture.routed_runs import Key, RoutedRun, RoutedRuns, TunedKernel
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.machine_code.symbols import mutable_variables
@@ -153,10 +152,7 @@ def _tuned_kernel(
         kernel=kernel,
         arms=arms,
         shape_of=shape_of,
-        required={
-            claim.workload: Requirement(least_in_place(claim, now["speedup_low"]), now["baseline"])
-            for claim, now in here
-        },
+        required={claim.workload: (least_in_place(claim, now["speedup_low"]), now["baseline"]) for claim, now in here},
         remarks=tuple(left_out([(claim, now is not None) for claim, now in timed], shape_of)),
     )
 
@@ -221,17 +217,13 @@ def _record_of(tuned: TunedKernel, routed: Routed, program: str, same_output: bo
         number = tuned.shape_of[name]
         is_known = number is not None and 0 <= number < len(tuned.kernel.all_shapes)
         pairs = routed.series[number or 0].pairs if is_known else ()
-        workloads.append(WorkloadInPlace(name, len(pairs), required.least, required.captured_s, gain_of(pairs)))
+        workloads.append(WorkloadInPlace(name, len(pairs), *required, gain_of(pairs)))
     return InPlace(
         program=program,
         device=tuned.device,
         compared=routed.compared,
         rtol=rtol,
-        differing=tuple(
-            DiffersInPlace(place=each.place, calls=each.calls, relative=each.tuned)
-            for each in routed.apart
-            if not is_allowed(each.tuned, each.own, rtol)
-        ),
+        differing=tuple(each for each in routed.apart if not is_allowed(each, rtol)),
         output="not compared" if same_output is None else "same" if same_output else "differs",
         workloads=tuple(workloads),
     )

@@ -108,7 +108,7 @@ _PROTOTYPE = re.compile(
 _NAME = re.compile(r"(\w+)\s*(?:\[\w*\])?\s*$")
 _LARGEST = 2000  # characters
 _FLOATS = {"float": spelt("f", 4), "double": spelt("f", 8)}
-_OPERATORS: dict[type, Callable[[int, int], int]] = {
+_OPERATORS: dict[type, Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -125,7 +125,7 @@ class Extents(NamedTuple):
 
     function: str
     names: tuple[str, ...]  # of all arguments, in their order
-    sizes: Mapping[int, ast.expr]  # the place of an argument, from 0 → its size in bytes
+    sizes: Mapping[int, Callable[[Mapping[str, int]], int]]  # the place of an argument, from 0 → its size in bytes
     dtypes: Mapping[int, str]  # the same place → the type of its elements, where the prototype tells floats
 
 
@@ -147,48 +147,36 @@ def parsed(text: str) -> Extents:
         if parameters[place].count("*") > 1:
             raise ValueError(f"{parameters[place]!r} points to pointers, which are not recorded")
         try:
-            sizes[place] = ast.parse(expression.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            sizes[place] = _computing(ast.parse(expression.strip(), mode="eval").body, names)
+        except (SyntaxError, RecursionError, MemoryError):
             raise ValueError(f"{expression.strip()!r} is no expression of integers") from None
-        _require_arithmetic(sizes[place], names)
         for word in set(_FLOATS) & set(re.findall(r"\w+", parameters[place])[:-1]):
             dtypes[place] = _FLOATS[word]
     return Extents(found["function"], names, sizes, dtypes)
 
 
-def _require_arithmetic(node: ast.expr, names: Sequence[str]) -> None:
-    parts: list[ast.expr] = []
+def _computing(node: ast.expr, names: Sequence[str]) -> Callable[[Mapping[str, int]], int]:
+    """What an expression is, by the integers of its arguments."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
-        pass
-    elif isinstance(node, ast.Name):
-        if node.id not in names:
-            raise ValueError(f"{node.id!r} is none of its arguments, which are {', '.join(filter(None, names))}")
-    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        parts = [node.left, node.right]
+        value = node.value
+        return lambda _: value
+    if isinstance(node, ast.Name):
+        name = node.id
+        if name not in names:
+            raise ValueError(f"{name!r} is none of its arguments, which are {', '.join(filter(None, names))}")
+        return lambda integers: integers[name]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        compute, parts = _OPERATORS[type(node.op)], [node.left, node.right]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        parts = [node.operand]
+        compute, parts = operator.neg, [node.operand]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and node.args:
-        parts = node.args
+        compute, parts = _FUNCTIONS[node.func.id], node.args
         if node.keywords or (len(parts) == 1) != (node.func.id == "abs"):
             raise ValueError(f"{ast.unparse(node)!r} is not how {node.func.id} is called")
     else:
         raise ValueError(f"{ast.unparse(node)!r} is not of integers, arguments, + - * // %, min, max and abs")
-    for part in parts:
-        _require_arithmetic(part, names)
-
-
-def _evaluated(node: Any, integers: Mapping[str, int]) -> int:
-    """The value of what ``_require_arithmetic`` let pass."""
-    kind = type(node)
-    if kind is ast.Constant:
-        return int(node.value)
-    if kind is ast.Name:
-        return integers[node.id]
-    if kind is ast.UnaryOp:
-        return -_evaluated(node.operand, integers)
-    if kind is ast.Call:
-        return _FUNCTIONS[node.func.id](*(_evaluated(each, integers) for each in node.args))
-    return _OPERATORS[type(node.op)](_evaluated(node.left, integers), _evaluated(node.right, integers))
+    operands = [_computing(part, names) for part in parts]
+    return lambda integers: compute(*(operand(integers) for operand in operands))
 
 
 def with_extents(arguments: Sequence[Taken], extents: Extents | None) -> list[Number | Memory | None]:
@@ -211,7 +199,7 @@ def _sized(place: int, argument: Unsized, arguments: Sequence[Any], extents: Ext
         if isinstance(given, Number) and given.code in _INTEGERS
     }
     try:
-        size = _evaluated(extents.sizes[place], integers)
+        size = extents.sizes[place](integers)
     except KeyError as name:
         raise Refused(f"argument {place + 1} has a size, by --extents, of {name}, which is no integer here") from None
     except ZeroDivisionError:

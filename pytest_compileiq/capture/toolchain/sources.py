@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.machine_code.symbols import defined_symbols, needed_libraries
@@ -122,8 +122,7 @@ _ALWAYS_THERE = ("libc.", "libm.", "libpthread.", "libdl.", "librt.", "libgcc_s.
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
 
 
-@dataclass(frozen=True)
-class NamedSources:
+class NamedSources(NamedTuple):
     """What the user names, where a library does not tell: its sources, and a compilation database of its build."""
 
     sources: tuple[Path, ...] = ()
@@ -163,10 +162,9 @@ def sources_of(library: Path, function: str, given: NamedSources, place: Place) 
                 f"{library.name} does not tell how {source.name} was compiled, as gcc's does: write Captured(…), or "
                 "give --like compile_commands.json"
             )
-        first = Sources((source,), None if built is None or given.like else built.flags, like=given.like)
-        if built is not None and given.like is None:
-            first = replace(first, compiler=built.compiler)
-        return search.completed(first, built)
+        known = built if given.like is None else None
+        flags, compiler = (known.flags, known.compiler) if known else (None, None)
+        return search.completed(Sources((source,), flags, compiler, given.like), built)
 
 
 class _Search:
@@ -184,16 +182,14 @@ class _Search:
             return built.source
         candidates = self._candidates
         if built is not None:
-            alike = _most_alike(built.source, candidates)
-            if alike is None:
+            if (alike := _most_alike(built.source, candidates)) is None:
                 raise NoSource(f"its source {built.source} is not here: name it with --source FILE")
             return alike
         if not candidates:
             raise NoSource(
                 f"{self._library.name} does not tell its source: compile it with -g, or name it with --source FILE"
             )
-        defining = self._defining(function)
-        if defining is None:
+        if (defining := self._defining(function, candidates)) is None:
             raise NoSource(f"none of the {len(candidates)} sources that were named defines it")
         return defining
 
@@ -210,14 +206,23 @@ class _Search:
             sources = sources.with_flags(flags)
             return trial
 
-        paths, undefined = with_callees(
-            sources.paths[0], build, lambda symbol: self._source_of(symbol) if symbol in of_the_library else None
-        )
+        def source_of(symbol: str) -> Path | None:
+            if symbol not in of_the_library:
+                return None
+            try:
+                return self.source(symbol, built_from(self._library, symbol))
+            except NoSource:
+                return None
+
+        paths, undefined = with_callees(sources.paths[0], build, source_of)
         sources, missing = replace(sources, paths=paths), undefined & of_the_library
         whole = self._built(sources)
         lacking = _lacking(whole.result.path) if whole.result else None
         if missing and (whole.result is None or lacking in missing):  # the compiler's own library may define some
-            return replace(sources, remark=f"it calls {lacking or _some(missing)}, whose source is not known")
+            if lacking is None:
+                first, *rest = sorted(missing)
+                lacking = f"{first} and {len(rest)} more" if rest else first
+            return replace(sources, remark=f"it calls {lacking}, whose source is not known")
         if whole.result is None:
             return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
         return sources if lacking is None else self._linked(sources, lacking)
@@ -249,12 +254,6 @@ class _Search:
         cc = Cc(*paths, flags=sources.every_flag, compiler=sources.compiler, like=like)
         return trial_build(lambda: resolve(cc, self._place), self._folder, CompileIQError)
 
-    def _source_of(self, symbol: str) -> Path | None:
-        try:
-            return self.source(symbol, built_from(self._library, symbol))
-        except NoSource:
-            return None
-
     @property
     def _candidates(self) -> list[Path]:
         """What the user names, or all that the compilation database has."""
@@ -263,18 +262,15 @@ class _Search:
         entries = read_database(str(self._given.like.absolute()), self._place).entries
         return [path for path in dict.fromkeys(Path(entry.file) for entry in entries) if path.is_file()]
 
-    def _defining(self, symbol: str) -> Path | None:
+    def _defining(self, symbol: str, candidates: Iterable[Path]) -> Path | None:
         """The candidate whose object defines a symbol; the only one that names it, where that does not compile yet."""
         word = re.compile(rf"\b{re.escape(symbol)}\b".encode())
-        naming = [path for path in self._candidates if word.search(path.read_bytes())]
-        built = [self._built(Sources((path,), None, like=self._given.like)) for path in naming]
-        defining = [
-            path
-            for path, each in zip(naming, built, strict=True)
-            if any(symbol in defined_symbols(one) for one in each.objects)
-        ]
-        is_only_one = len(naming) == 1 and not built[0].objects
-        return next(iter(defining), naming[0] if is_only_one else None)
+        naming = [path for path in candidates if word.search(path.read_bytes())]
+        objects = [self._built(Sources((path,), None, like=self._given.like)).objects for path in naming]
+        for path, built in zip(naming, objects, strict=True):
+            if any(symbol in defined_symbols(each) for each in built):
+                return path
+        return naming[0] if len(naming) == 1 and not objects[0] else None
 
 
 def _directory_of(header: str, by: BuiltFrom) -> Path | None:
@@ -294,15 +290,14 @@ def _directory_of(header: str, by: BuiltFrom) -> Path | None:
 
 def _most_alike(recorded: Path, candidates: Iterable[Path]) -> Path | None:
     """The candidate whose path ends as ``recorded`` does, in as many parts as no other."""
-    alike = sorted((_parts_in_common(recorded, path), path) for path in candidates)
+    alike = []
+    for path in candidates:
+        pairs = zip(reversed(recorded.parts), reversed(path.absolute().parts), strict=False)
+        alike.append((next((count for count, (a, b) in enumerate(pairs) if a != b), 1), path))
+    alike.sort()
     if not alike or not alike[-1][0] or (len(alike) > 1 and alike[-2][0] == alike[-1][0]):
         return None
     return alike[-1][1]
-
-
-def _parts_in_common(one: Path, other: Path) -> int:
-    pairs = zip(reversed(one.parts), reversed(other.absolute().parts), strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if a != b), 1)
 
 
 def _lacking(output: Path) -> str | None:
@@ -310,8 +305,3 @@ def _lacking(output: Path) -> str | None:
     loading = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
     lacking = _UNDEFINED.search(ask([sys.executable, "-c", loading, str(output)]).output)
     return lacking[1] if lacking else None
-
-
-def _some(names: Iterable[str]) -> str:
-    first, *rest = sorted(names)
-    return f"{first} and {len(rest)} more" if rest else first

@@ -11,7 +11,6 @@ from scipy import stats
 
 from pytest_compileiq.capture.in_place import (
     FEWEST_PAIRS,
-    DiffersInPlace,
     Gain,
     InPlace,
     WorkloadInPlace,
@@ -24,6 +23,7 @@ from pytest_compileiq.capture.in_place import (
     slower_in,
     wrong_in,
 )
+from pytest_compileiq.capture.program import Apart
 from pytest_compileiq.claim import DecisionRecord
 from tests.unit.artifacts import measured_claim
 
@@ -80,7 +80,7 @@ def test_a_program_has_to_show_half_of_a_gain_and_no_loss():
     ],
 )
 def test_floats_differ_within_what_is_asked_for_and_what_the_baseline_does(tuned, own, rtol, allowed):
-    assert is_allowed(tuned, own, rtol) is allowed
+    assert is_allowed(Apart("the result", 1, tuned, own), rtol) is allowed
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_floats_differ_within_what_is_asked_for_and_what_the_baseline_does(tuned
         (timed(1.05, 1.15), None),
         (timed(0.99, 1.01), "big is 0.990 to 1.010 times as fast in it, and would have to be 1.100"),
         (
-            replace(RECORD, differing=(DiffersInPlace(place="argument 2", calls=3, relative=0.1),)),
+            replace(RECORD, differing=(Apart("argument 2", 3, 0.1, None),)),
             "argument 2 differs on 3 of 9 calls that both arms made, by up to 0.1 of its largest value",
         ),
         (replace(RECORD, output="differs"), "the program's output differs"),
