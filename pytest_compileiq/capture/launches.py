@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +23,7 @@ from pytest_compileiq.capture.bundle import AGAIN, Bundle, Content, Count, free_
 from pytest_compileiq.capture.inside.triton_hook import SCHEMA as ACCOUNT_SCHEMA
 from pytest_compileiq.capture.inside.values import at_path
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
+from pytest_compileiq.capture.ranking import Compared
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.store.ptx_anneal import LARGEST_PTX
 from pytest_compileiq.system.files import Unfit, read_regular
@@ -250,29 +250,13 @@ def named(kernels: Sequence[LaunchedKernel], taken: Collection[str]) -> dict[str
     return found
 
 
-@dataclass(frozen=True)
-class ComparedLaunches:
-    """A captured kernel, and what the program launches of it now."""
-
-    name: str
-    captured: tuple[Specialisation, ...]  # its specialisations of then
-    launches: int  # of now
-    gone: tuple[Specialisation, ...]  # those of ``captured`` that it is no longer launched for
-    new: tuple[Specialisation, ...]  # those of now that are none of ``captured``
-    changed: tuple[Specialisation, ...]  # those of ``captured`` whose PTX is another now
-
-    @property
-    def is_as_captured(self) -> bool:
-        return bool(self.launches) and not (self.gone or self.new or self.changed)
-
-
 def compared(
     kernels: Mapping[str, LaunchedKernel],
     texts: Mapping[str, str],
     account: LaunchAccount,
     folder: Path,
     digest_of: Callable[[str], str],
-) -> list[ComparedLaunches]:
+) -> list[Compared[Specialisation]]:
     """Compare each captured kernel with what was launched now.
 
     Args:
@@ -289,19 +273,19 @@ def compared(
             raise NotWatched(f"the PTX {sha256} of the program {why}") from why
         digests[sha256] = digest_of(text)
 
-    def compare(name: str, kernel: LaunchedKernel) -> ComparedLaunches:
+    def compare(name: str, kernel: LaunchedKernel) -> Compared[Specialisation]:
         alike = [each for each in now if each.function == kernel.function]
         found = [one for each in at_path(alike, kernel.file, lambda each: each.file) for one in each.specialisations]
         then = {each.identity(digests[each.ptx.sha256]): each for each in kernel.specialisations}
         here = {each.identity(digests[each.ptx.sha256]): each for each in found}
         both = [(each, here[identity]) for identity, each in then.items() if identity in here]
-        return ComparedLaunches(
+        return Compared(
             name=name,
-            captured=kernel.specialisations,
-            launches=sum(each.launches for each in found),
-            gone=tuple(each for identity, each in then.items() if identity not in here),
-            new=tuple(each for identity, each in here.items() if identity not in then),
-            changed=tuple(each for each, other in both if digests[each.ptx.sha256] != digests[other.ptx.sha256]),
+            captured=[(each, each.launches) for each in kernel.specialisations],
+            calls=sum(each.launches for each in found),
+            gone=[(each, each.launches) for identity, each in then.items() if identity not in here],
+            new=[(each, each.launches) for identity, each in here.items() if identity not in then],
+            changed=[each for each, other in both if digests[each.ptx.sha256] != digests[other.ptx.sha256]],
         )
 
     return [compare(name, kernel) for name, kernel in kernels.items()]

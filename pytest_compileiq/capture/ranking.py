@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pytest_compileiq.capture.bundle import (
     SCHEMA,
@@ -106,19 +106,23 @@ def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:
     return dict(by_shape)
 
 
+_Part = TypeVar("_Part")
+
+
 @dataclass(frozen=True)
-class ComparedKernel:
-    """A captured kernel, and what the program calls of it now."""
+class Compared(Generic[_Part]):
+    """A captured kernel, and the calls of it now; a part is a shape, or of a launched kernel a specialisation."""
 
     name: str
-    captured: Mapping[Shape, int]  # shape → calls of then; an argument of many values is told by its kind alone
+    captured: Sequence[tuple[_Part, int]]  # and its calls of then
     calls: int  # of now
-    gone: tuple[Shape, ...]  # the shapes of ``captured`` on which it is no longer called
-    new: Mapping[Shape, int]  # shape → calls of now, on shapes that are none of ``captured``
+    gone: Sequence[tuple[_Part, int]]  # those of ``captured`` that are no longer called
+    new: Sequence[tuple[_Part, int]]  # those of now that are none of ``captured``
+    changed: Sequence[_Part] = ()  # those of ``captured`` whose code is another now
 
     @property
     def is_as_captured(self) -> bool:
-        return bool(self.calls) and not self.gone and not self.new
+        return bool(self.calls) and not (self.gone or self.new or self.changed)
 
 
 def captured_kernels(bundle: Bundle) -> dict[str, CapturedKernel]:
@@ -135,22 +139,22 @@ def captured_kernels(bundle: Bundle) -> dict[str, CapturedKernel]:
     return kernels
 
 
-def compared(kernels: Mapping[str, CapturedKernel], account: CallAccount) -> list[ComparedKernel]:
+def compared(kernels: Mapping[str, CapturedKernel], account: CallAccount) -> list[Compared[Shape]]:
     """Compare each captured kernel with what was called now."""
 
-    def few(calls: Iterable[Calls | KernelShape | UnrecordedShape]) -> dict[Shape, int]:
-        return {shape: sum(each.calls for each in alike) for shape, alike in few_shapes(calls).items()}
+    def few(calls: Iterable[Calls | KernelShape | UnrecordedShape]) -> list[tuple[Shape, int]]:
+        return [(shape, sum(each.calls for each in alike)) for shape, alike in few_shapes(calls).items()]
 
     found = []
     for name, kernel in kernels.items():
         of_its_name = [each for each in account.calls if each.name == kernel.function]
         calls = at_path(of_its_name, kernel.library, lambda each: each.library)
         captured = few(kernel.all_shapes)
-        gone = [shape for shape in captured if not any(is_of(each.shape, shape) for each in calls)]
-        new = [each for each in calls if not any(is_of(each.shape, shape) for shape in captured)]
+        gone = [(shape, count) for shape, count in captured if not any(is_of(each.shape, shape) for each in calls)]
+        new = [each for each in calls if not any(is_of(each.shape, shape) for shape, _ in captured)]
         if len(captured) > 1:  # () beside others: not told apart then
-            gone = [shape for shape in gone if shape]
-        found.append(ComparedKernel(name, captured, sum(each.calls for each in calls), tuple(gone), few(new)))
+            gone = [(shape, count) for shape, count in gone if shape]
+        found.append(Compared(name, captured, sum(each.calls for each in calls), gone, few(new)))
     return found
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.capture.bundle import Bundle, CapturedKernel
-from pytest_compileiq.capture.launches import ComparedLaunches, Launch, LaunchAccount, LaunchedKernel, Specialisation
+from pytest_compileiq.capture.launches import Launch, LaunchAccount, LaunchedKernel, Specialisation
 from pytest_compileiq.capture.program import CallAccount
-from pytest_compileiq.capture.ranking import ComparedKernel, RankedFunction, RankedShape, Shape
+from pytest_compileiq.capture.ranking import Compared, RankedFunction, RankedShape, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.spelling import quantity
@@ -117,25 +117,35 @@ def _memory(size_bytes: int) -> str:
     return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
 
 
-def check_lines(bundle: Bundle, kernels: Sequence[ComparedKernel]) -> Iterator[str]:
+def check_lines(bundle: Bundle, kernels: Sequence[Compared[Shape]]) -> Iterator[str]:
     """Tell whether the program still calls what ``bundle`` holds, and what changed."""
     for kernel in kernels:
-        captured = sum(kernel.captured.values())
-        if not kernel.calls:
-            yield f"{kernel.name}: no longer called; {quantity(captured, 'call')} when captured"
-            continue
-        if kernel.is_as_captured:
-            on = quantity(len(kernel.captured), "shape")
-            yield f"{kernel.name}: on {on} as captured; {quantity(kernel.calls, 'call')}, {captured} when captured"
-        for shape in kernel.gone:
-            calls = quantity(kernel.captured[shape], "call")
-            yield f"{kernel.name}: no longer called on {_called(shape)}; {calls} when captured"
-        for shape, count in kernel.new.items():
-            yield f"{kernel.name}: newly called on {_called(shape)}; {quantity(count, 'call')}"
+        yield from _changes(kernel, "call", "called", "on", "shape", _called)
     yield _as_captured_text(kernels, f"calls what {bundle.root} holds")
 
 
-def _as_captured_text(kernels: Sequence[ComparedKernel | ComparedLaunches], does: str) -> str:
+def _changes(
+    kernel: Compared[Any], call: str, called: str, on: str, part: str, told: Callable[[Any], str]
+) -> Iterator[str]:
+    then = sum(count for _, count in kernel.captured)
+    if not kernel.calls:
+        yield f"{kernel.name}: no longer {called}; {quantity(then, call)} when captured"
+        return
+    if kernel.is_as_captured:
+        all_parts, now = quantity(len(kernel.captured), part), quantity(kernel.calls, call)
+        yield f"{kernel.name}: {'in' if on == 'as' else on} {all_parts} as captured; {now}, {then} when captured"
+    for each, count in kernel.gone:
+        yield f"{kernel.name}: no longer {called} {on} {told(each)}; {quantity(count, call)} when captured"
+    for each, count in kernel.new:
+        yield f"{kernel.name}: newly {called} {on} {told(each)}; {quantity(count, call)}"
+    for each in kernel.changed:
+        yield (
+            f"{kernel.name}: {called} {on} {told(each)} with other PTX than captured: its source, Triton or its ptxas "
+            "is another"
+        )
+
+
+def _as_captured_text(kernels: Sequence[Compared[Any]], does: str) -> str:
     if all(kernel.is_as_captured for kernel in kernels):
         return f"the program {does}"
     return f"the program no longer {does}: capture again, to another directory (--to DIR), and tune again what changed"
@@ -207,26 +217,10 @@ def launched_bundle_lines(bundle: Bundle, kernels: Mapping[str, LaunchedKernel])
     )
 
 
-def launched_check_lines(bundle: Bundle, kernels: Sequence[ComparedLaunches]) -> Iterator[str]:
+def launched_check_lines(bundle: Bundle, kernels: Sequence[Compared[Specialisation]]) -> Iterator[str]:
     """Tell whether the program still launches what ``bundle`` holds, and what changed."""
     for kernel in kernels:
-        then = sum(each.launches for each in kernel.captured)
-        if not kernel.launches:
-            yield f"{kernel.name}: no longer launched; {quantity(then, 'launch')} when captured"
-            continue
-        if kernel.is_as_captured:
-            on, now = quantity(len(kernel.captured), "specialisation"), quantity(kernel.launches, "launch")
-            yield f"{kernel.name}: in {on} as captured; {now}, {then} when captured"
-        for each in kernel.gone:
-            often = quantity(each.launches, "launch")
-            yield f"{kernel.name}: no longer launched as {told_of(each)}; {often} when captured"
-        for each in kernel.new:
-            yield f"{kernel.name}: newly launched as {told_of(each)}; {quantity(each.launches, 'launch')}"
-        for each in kernel.changed:
-            yield (
-                f"{kernel.name}: launched as {told_of(each)} with other PTX than captured: its source, Triton or its "
-                "ptxas is another"
-            )
+        yield from _changes(kernel, "launch", "launched", "as", "specialisation", told_of)
     yield _as_captured_text(kernels, f"launches the Triton kernels that {bundle.root} holds")
 
 

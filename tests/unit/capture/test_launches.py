@@ -63,8 +63,8 @@ def test_a_kernel_without_a_signature_is_told_by_its_ptx(tmp_path):
     texts = {DIGESTS["a"]: "// a\n", DIGESTS["b"]: "// b\n"}
     now = account(compiled(why="is nameless"), compiled(ptx="c", why="is nameless"))
     (kernel,) = compared(then, texts, now, tmp_path, lambda text: text)
-    assert [each.ptx.sha256[0] for each in kernel.gone] == ["b"]
-    assert [each.ptx.sha256[0] for each in kernel.new] == ["c"]
+    assert [each.ptx.sha256[0] for each, _ in kernel.gone] == ["b"]
+    assert [each.ptx.sha256[0] for each, _ in kernel.new] == ["c"]
     (kernel,) = compared(then, texts, now, tmp_path, lambda text: "the same")
     assert kernel.is_as_captured
 
@@ -77,7 +77,7 @@ def test_a_kernel_of_another_checkout_is_found_by_its_files_name(tmp_path):
     (kernel,) = compared(then, texts, account(compiled(file="/here/k.py")), tmp_path, str)
     assert kernel.is_as_captured
     (kernel,) = compared(then, texts, account(compiled(file="/here/other.py")), tmp_path, str)
-    assert not kernel.launches
+    assert not kernel.calls
     (contents(tmp_path) / DIGESTS["a"]).unlink()
     with pytest.raises(NotWatched, match="of the program is missing"):
         compared(then, texts, account(compiled()), tmp_path, str)
