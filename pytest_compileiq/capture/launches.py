@@ -200,16 +200,12 @@ def read_account(folder: Path) -> LaunchAccount:
         raise NotWatched(
             f"the account of the program's Triton kernels has schema {account.schema}, and {ACCOUNT_SCHEMA} is read"
         )
-    return msgspec.structs.replace(account, compiled=tuple(map(_storable, account.compiled)))
-
-
-def _storable(compiled: Compiled) -> Compiled:
-    """``compiled``; its PTX alone, where a capture could not hold what it is specialised for."""
-    fault = _fault_in(_specialisation([compiled])) if compiled.ptx else None
-    if fault is None:
-        return compiled
-    why = f"cannot be written down: {fault}"
-    return msgspec.structs.replace(compiled, signature={}, constexprs={}, options={}, why=why)
+    compiled = list(account.compiled)
+    for at, each in enumerate(account.compiled):
+        if each.ptx and (fault := _fault_in(_specialisation([each]))):  # a capture holds its PTX alone
+            why = f"cannot be written down: {fault}"
+            compiled[at] = msgspec.structs.replace(each, signature={}, constexprs={}, options={}, why=why)
+    return msgspec.structs.replace(account, compiled=tuple(compiled))
 
 
 def ranked(account: LaunchAccount) -> list[LaunchedKernel]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_compileiq.capture import launches, ranking
 from pytest_compileiq.capture.bundle import Bundle
 from pytest_compileiq.capture.inside.values import parsed
-from pytest_compileiq.capture.launches import LaunchedKernel
 from pytest_compileiq.capture.program import CallAccount, Program, contents, python_program, watch
-from pytest_compileiq.capture.ranking import RankedFunction
 from pytest_compileiq.capture.report import (
     bundle_lines,
     caveats,
@@ -49,7 +47,17 @@ def record(options: argparse.Namespace, folder: Path) -> int:
     say(*launch_ranking_lines(account, kernels, launched))
     _complain_of(launch_caveats(account))
     if bundle:
-        _record(bundle, watched, shown, launched, folder, options, extents)
+        captured = ranking.kernels_of(watched, shown, extents)
+        bundle.write(captured, contents(folder))
+        say(*unrecorded_lines(watched, shown))
+        if captured or not launched:
+            say(*bundle_lines(bundle, captured))
+        stored = launches.named(launched, captured)
+        launches.write_launched(bundle, stored, contents(folder))
+        say(*launched_bundle_lines(bundle, stored))
+        if options.tests:
+            say(*write_tests(options.tests, bundle, captured, NamedSources(tuple(options.source), options.like)))
+            say(*write_launched_tests(options.tests, bundle, stored))
         for name in sorted(set(extents) - {function.name for function in functions}):
             complain(f"--extents {extents[name]!r}: the program calls no function {name}")
     return _ended(program, status, watched)
@@ -86,28 +94,6 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
             f"--to {bundle.root} lies outside the project {project}, where its tests may not read it: name a directory "
             "within, or leave --tests out"
         )
-
-
-def _record(
-    bundle: Bundle,
-    watched: CallAccount,
-    functions: Sequence[RankedFunction],
-    launched: Sequence[LaunchedKernel],
-    folder: Path,
-    options: argparse.Namespace,
-    extents: Mapping[str, str],
-) -> None:
-    kernels = ranking.kernels_of(watched, functions, extents)
-    bundle.write(kernels, contents(folder))
-    say(*unrecorded_lines(watched, functions))
-    if kernels or not launched:
-        say(*bundle_lines(bundle, kernels))
-    stored = launches.named(launched, kernels)
-    launches.write_launched(bundle, stored, contents(folder))
-    say(*launched_bundle_lines(bundle, stored))
-    if options.tests:
-        say(*write_tests(options.tests, bundle, kernels, NamedSources(tuple(options.source), options.like)))
-        say(*write_launched_tests(options.tests, bundle, stored))
 
 
 def check(options: argparse.Namespace, folder: Path) -> int:

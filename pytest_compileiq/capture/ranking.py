@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -165,32 +166,26 @@ def kernels_of(
     calls = _by_function(account)
     kernels: dict[str, CapturedKernel] = {}
     for function in functions:
-        every = [_together(*alike) for alike in few_shapes(calls[function.library, function.name]).items()]
+        every = []
+        for shape, alike in few_shapes(calls[function.library, function.name]).items():
+            # A call is told by each hook that its function is called through.
+            kept = {call.number: call for each in alike for call in each.kept}
+            in_order = fitting(kept[number] for number in sorted(kept))
+            count, own_ns = sum(each.calls for each in alike), sum(each.own_ns for each in alike)
+            every.append(KernelShape(shape, count, own_ns, in_order))
         every.sort(key=lambda shape: -shape.own_ns)
         if shapes := tuple(shape for shape in every if shape.kept):
+            digest = None
+            with suppress(OSError), Path(function.library).open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
             kernels[free_name(function.name, kernels, function.library)] = CapturedKernel(
                 schema=SCHEMA,
                 function=function.name,
                 library=function.library,
-                library_sha256=_digest_of(Path(function.library)),
+                library_sha256=digest,
                 share=function.share,
                 shapes=shapes,
                 unrecorded=tuple(UnrecordedShape(each.shape, each.calls) for each in every if not each.kept),
                 extents=extents.get(function.name),
             )
     return kernels
-
-
-def _together(shape: Shape, alike: Sequence[Calls]) -> KernelShape:
-    # A call is told by each hook that its function is called through.
-    kept = {call.number: call for each in alike for call in each.kept}
-    in_order = fitting(kept[number] for number in sorted(kept))
-    return KernelShape(shape, sum(each.calls for each in alike), sum(each.own_ns for each in alike), in_order)
-
-
-def _digest_of(library: Path) -> str | None:
-    try:
-        with library.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return None

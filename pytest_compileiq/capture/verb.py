@@ -52,18 +52,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--check", help="check that the program still calls the captured kernels, on their shapes", **of_capture
     )
     mode.add_argument("--validate", help="check the artifacts of the captured kernels inside the program", **of_capture)
-    capture.add_argument(
-        "--rtol",
-        type=float,
-        default=0.0,
-        metavar="R",
-        help="with --validate: relative tolerance of floats (default: 0)",
-    )
-    capture.add_argument(
-        "--retire",
-        action="store_true",
-        help="with --validate and --yes: retire contradicted artifacts",
-    )
+    of_floats = "with --validate: relative tolerance of floats (default: 0)"
+    capture.add_argument("--rtol", type=float, default=0.0, metavar="R", help=of_floats)
+    withdraw = "with --validate and --yes: retire contradicted artifacts"
+    capture.add_argument("--retire", action="store_true", help=withdraw)
     capture.add_argument("--yes", action="store_true", help="with --retire: do it")
     mode.add_argument("--show", help="verify a capture and list its kernels", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")

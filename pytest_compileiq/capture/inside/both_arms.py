@@ -9,6 +9,7 @@ A call that both make puts memory back, where another thread's call may be writi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -242,8 +243,10 @@ class _Route:
         if self.is_open or self.failure:
             return
         try:
-            flags = os.RTLD_NOW
-            if _globally(self.function) == program:
+            flags, shared = os.RTLD_NOW, None
+            with contextlib.suppress(OSError):  # what a library that is loaded now gets of those by RTLD_GLOBAL
+                shared = _address(None, self.function, flags)
+            if shared == program:
                 flags |= os.RTLD_DEEPBIND  # else they would call the program's library where they call one another
             self.addresses = [_address(path, self.function, flags) for path in self._paths]
         except Exception as error:
@@ -277,11 +280,3 @@ def _address(path: str | None, function: str, flags: int) -> int:
 
     opened = _ctypes.dlopen(path, flags)  # type: ignore[arg-type]  # None is the program itself
     return int(_ctypes.dlsym(opened, function))
-
-
-def _globally(function: str) -> int | None:
-    """What a library that is loaded now gets by this name of those that share theirs, as by ``RTLD_GLOBAL``."""
-    try:
-        return _address(None, function, os.RTLD_NOW)
-    except OSError:
-        return None

@@ -45,7 +45,7 @@ def install(tally: Counters, functions: LibraryFunctions) -> None:
             tally.fail(error)
 
     sys.meta_path.insert(0, AfterImport("cffi.api", watch))
-    tally.refusing(lambda: [*unwatched, *_compiled_libraries()])
+    tally.refused.append(lambda: [*unwatched, *_compiled_libraries()])
 
 
 class AfterImport:

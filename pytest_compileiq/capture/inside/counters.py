@@ -82,7 +82,8 @@ class Counters:
         self._arms = arms
         self._process = os.getpid()
         self._forks = 0
-        self._refused: list[Callable[[], list[str]]] = []
+        self.refused: list[Callable[[], list[str]]] = []  # ask at the end for sentences on what could not be watched
+        self.calibration: tuple[Callable[[], Any], Callable[[], Any]]  # a watched call, and the same unwatched
         self._threads: list[_Thread] = []
         self._current = threading.local()
         self._began = perf_counter_ns()
@@ -91,14 +92,6 @@ class Counters:
     def write_at_exit(self) -> None:
         """Write at the very end, behind what the program registers: exit functions run last in, first out."""
         atexit.register(self._write)
-
-    def refusing(self, reasons: Callable[[], list[str]]) -> None:
-        """Ask ``reasons`` at the end for sentences on what could not be watched."""
-        self._refused.append(reasons)
-
-    def calibrated_by(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> None:
-        """Measure ``unseen_ns`` on these two at the end."""
-        self._calibration = watched, plain
 
     def fail(self, error: BaseException) -> None:
         """Keep the first failure of the watching itself."""
@@ -208,7 +201,7 @@ class Counters:
                 into[1] += own_ns
         count = sum(count for count, _ in calls.values())
         spent_ns = sum(thread.spent_ns for thread in threads)
-        unseen_ns = self.unseen_ns(*self._calibration) if count else 0.0
+        unseen_ns = self.unseen_ns(*self.calibration) if count else 0.0
         self.is_open = False  # for threads that outlive the program
         if self._recorder:
             self._recorder.close()
@@ -219,7 +212,7 @@ class Counters:
             "threads": len(threads),
             "forks": self._forks,
             "failure": self.failure,
-            "refused": [sentence for reasons in self._refused for sentence in reasons()],
+            "refused": [sentence for reasons in self.refused for sentence in reasons()],
             "calls": [
                 {
                     "library": function.library,

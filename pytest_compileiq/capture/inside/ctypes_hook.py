@@ -91,7 +91,7 @@ def install(tally: Counters) -> LibraryFunctions:
     members = {"_flags_": vars(ctypes)["_FUNCFLAG_CDECL"], "__call__": watched_call}
     vars(ctypes)["_CFuncPtr"] = type(plain)("_CFuncPtr", (plain,), members)
     nothing = ctypes.pythonapi.Py_IsInitialized
-    tally.calibrated_by(nothing, lambda: plain.__call__(nothing))
+    tally.calibration = nothing, lambda: plain.__call__(nothing)
     return functions
 
 
@@ -140,8 +140,12 @@ def _taken(argument: Any, declared: Any) -> Taken:
         return _of_object(argument)
     if isinstance(argument, ctypes._Pointer):
         return _of_pointer(argument)
-    if type(argument) is _BY_REFERENCE:
-        return _of_reference(argument)
+    if isinstance(argument, _BY_REFERENCE):
+        memory = _of_object(argument._obj)
+        shown = _ADDRESS.search(repr(argument))  # byref's offset shows nowhere else
+        if shown is None or int(shown[1], 16) != memory.pointer:
+            raise Refused("a reference with an offset")
+        return memory
     if callable(argument):
         raise Refused("a callback")
     if isinstance(argument, (ctypes.Structure, ctypes.Union)):
@@ -198,14 +202,6 @@ def _of_array(array: Any) -> Memory:
         low += min(stride, 0) * (array.shape[axis] - 1)
     dtype = array.dtype.str if array.dtype.kind in "biufc" else f"|V{array.itemsize}"
     return Memory(pointer, pointer + low, size, dtype, array.shape, array.strides)
-
-
-def _of_reference(reference: Any) -> Memory:
-    memory = _of_object(reference._obj)
-    shown = _ADDRESS.search(repr(reference))  # byref's offset shows nowhere else
-    if shown is None or int(shown[1], 16) != memory.pointer:
-        raise Refused("a reference with an offset")
-    return memory
 
 
 def _of_pointer(pointer: Any) -> Memory | Unsized | None:
@@ -279,6 +275,6 @@ def _address(data: Any) -> int:
     return ctypes.cast(data, ctypes.c_void_p).value or 0
 
 
-_BY_REFERENCE = type(ctypes.byref(ctypes.c_int()))
+_BY_REFERENCE: Any = type(ctypes.byref(ctypes.c_int()))
 _ANCESTORS: tuple[Any, ...] = type(ctypes.pythonapi.Py_IsInitialized).__mro__
 _FUNCTION, _DATA = _ANCESTORS[-3:-1]  # CFuncPtr and _CData of _ctypes

@@ -324,23 +324,20 @@ class Recorder:
         # Floats may be told by a sample; values of all other types decide what a kernel does.
         is_of_floats = len(region.dtypes) == 1 and min(region.dtypes)[1] in "fc"
         kind = "floats" if is_of_floats else "integers"
-        digest = self._stored(region, kind) if region.size <= self._quota[kind] else None
+        digest = None
+        if region.size <= self._quota[kind]:
+            data = region.read()
+            digest = hashlib.sha256(data).hexdigest()
+            if not self._uses[digest] and len(data) > self._left[kind]:
+                digest = None
+            elif not self._uses[digest]:
+                self._left[kind] -= len(data)
+                with open(os.path.join(self._folder, digest), "wb") as stream:
+                    stream.write(data)
         if digest is None and kind == "integers":
             raise Refused("its integers are beyond the quota")
         self._uses[digest] += 1
         return {"sha256": digest, "sample": None if digest else region.sample().hex(), "kind": kind}
-
-    def _stored(self, region: MemoryRegion, kind: str) -> str | None:
-        """The digest under which the content lies in the folder, or None where the quota is used up."""
-        data = region.read()
-        digest = hashlib.sha256(data).hexdigest()
-        if not self._uses[digest]:
-            if len(data) > self._left[kind]:
-                return None
-            self._left[kind] -= len(data)
-            with open(os.path.join(self._folder, digest), "wb") as stream:
-                stream.write(data)
-        return digest
 
     def _release(self, call: DrawnCall) -> None:
         if not isinstance(call, Recording):

@@ -40,12 +40,8 @@ class Captured:
         like: str | None = None,
         neighbours: Neighbours = "void",
     ) -> None:
-        object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "flags", flags)
-        object.__setattr__(self, "compiler", compiler)
-        object.__setattr__(self, "like", like)
-        object.__setattr__(self, "neighbours", neighbours)
+        given = {"kernel": kernel, "sources": sources, "flags": flags, "compiler": compiler, "like": like}
+        self.__dict__.update(given, neighbours=neighbours)
 
     def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.

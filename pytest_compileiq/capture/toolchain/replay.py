@@ -176,7 +176,7 @@ class RecordedKernel:
         self._bundle = bundle
         self._kernel = kernel
         self._function = function
-        self._floor = Floor(kernel.function, lambda: self._own_differences(baseline) if baseline else {})
+        self._floor = Floor(kernel.function, lambda: self._own_differences(baseline()) if baseline else {})
 
     @property
     def shapes(self) -> Sequence[tuple[int | str, ...]]:
@@ -233,9 +233,9 @@ class RecordedKernel:
     def _ready(self, call: Call) -> RecordedCall:
         return RecordedCall(self._bundle, self._kernel, call, self._function, self._floor)
 
-    def _own_differences(self, baseline: Callable[[], Any]) -> dict[str, float]:
-        """How far the baseline differs from itself in each place, over all recorded calls."""
-        function, largest = baseline(), dict[str, float]()
+    def _own_differences(self, function: Any) -> dict[str, float]:
+        """How far ``function`` differs from itself in each place, over all recorded calls."""
+        largest: dict[str, float] = {}
         for call in (call for call in self._kernel.kept if call.is_exact):
             again = RecordedCall(self._bundle, self._kernel, call, function)
             for place, own in again.own_differences(FLOOR_CALLS).items():

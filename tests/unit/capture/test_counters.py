@@ -18,7 +18,7 @@ def tally(tmp_path, monkeypatch):
     monkeypatch.setattr(counters, "perf_counter_ns", itertools.count().__next__)
     monkeypatch.setattr(counters.os, "register_at_fork", lambda **_: None)
     made = Counters(str(tmp_path / "tally.json"))
-    made.calibrated_by(int, int)
+    made.calibration = int, int
     return made
 
 
