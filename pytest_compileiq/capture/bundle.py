@@ -97,7 +97,6 @@ class Call(Struct, frozen=True):
 
     @property
     def is_exact(self) -> bool:
-        """Whether all that it was given and gave is there."""
         return all(content.sha256 is not None for content, _ in self.contents)
 
 
@@ -227,7 +226,6 @@ class Bundle:
         self.root = root
 
     def require_absent(self) -> None:
-        """Ensure that nothing is replaced."""
         if self.root.exists():
             raise UserError(f"{self.root} is there already: remove it, or name another directory with --to")
 
@@ -251,7 +249,6 @@ class Bundle:
         replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
 
     def add_content(self, digest: str, contents: Path, largest: int) -> None:
-        """Store the file of this name in ``contents``."""
         path = self._path(digest)
         if not path.exists():
             data = read_regular(contents / digest, largest)
@@ -259,7 +256,6 @@ class Bundle:
             replace(path, zlib.compress(data, 3), is_lasting=False)
 
     def names(self) -> list[str]:
-        """List the kernels."""
         if not self.root.is_dir():
             raise UserError(f"{self.root} is no capture: acf capture -- python PROGRAM … makes one")
         return sorted(path.parent.name for path in self.root.glob(f"*/{KERNEL_FILE}"))
@@ -299,13 +295,11 @@ class Bundle:
         return data
 
     def verify(self, kernel: CapturedKernel) -> None:
-        """Read all that a kernel's calls refer to."""
         for digest, size in {(content.sha256, size) for call in kernel.kept for content, size in call.contents}:
             if digest is not None:
                 self._read(digest, size)
 
     def size_bytes(self) -> int:
-        """Count what it takes on disk."""
         return sum(path.lstat().st_size for path in self.root.rglob("*") if path.is_file())
 
     def _path(self, digest: str) -> Path:

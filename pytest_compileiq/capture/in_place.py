@@ -38,7 +38,6 @@ class WorkloadInPlace:
 
     @property
     def standing(self) -> Literal["holds", "differs", "undecided"]:
-        """Whether all of the interval is above ``least``, or below it."""
         if self.gain is not None and self.gain.low >= self.least:
             return "holds"
         return "differs" if self.gain is not None and self.gain.high < self.least else "undecided"

@@ -64,7 +64,6 @@ def record(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _extents(texts: Sequence[str]) -> dict[str, str]:
-    """Function → what is said of its arguments."""
     found: dict[str, str] = {}
     for text in texts:
         try:

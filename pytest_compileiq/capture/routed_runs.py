@@ -48,7 +48,6 @@ class RoutedRun:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether somebody else has ended it, so that it shows nothing."""
         return self.status in _FROM_OUTSIDE
 
 

@@ -165,7 +165,6 @@ def _number(shape: object, kernel: CapturedKernel) -> int | None:
 def _try_in_program(
     options: argparse.Namespace, program: Program, folder: Path, store: Store, kernels: Sequence[TunedKernel]
 ) -> bool:
-    """Run the program with the kernels' builds, tell what it shows, and whether it confirms all of them."""
     runs = RoutedRuns(program, folder, kernels)
     both = runs.make(lambda _: None)
     if both.was_interrupted:
@@ -246,7 +245,6 @@ def _remarks(kernel: TunedKernel, routed: Routed, record: InPlace) -> Iterator[s
 
 
 def _withdraw(options: argparse.Namespace, store: Store, against: Sequence[tuple[TunedKernel, InPlace]]) -> None:
-    """Retire contradicted artifacts with ``--retire --yes``; else say how."""
     if against and not options.yes:
         named = ", ".join(first_of([f"{kernel.name} ({kernel.target})" for kernel, _ in against]))
         complain(f"not retired: {named}; add --retire --yes, or tune on a better capture")

@@ -60,7 +60,6 @@ def write_tests(
 
 
 def _sources(kernel: CapturedKernel, given: NamedSources, place: Place) -> Sources:
-    """The sources of a kernel's test."""
     if not any(call.is_exact for call in kernel.kept):
         raise UserError("no call of it is recorded exactly")
     if not kernel.shows_its_work:
@@ -265,7 +264,6 @@ def _call(marked: MarkedSpecialisation) -> str:
 
 
 def _literal(value: Any) -> str:
-    """As Python writes it, with double quotes."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_literal(name)}: {_literal(inner)}' for name, inner in value.items())}}}"
     if isinstance(value, tuple):
@@ -274,7 +272,6 @@ def _literal(value: Any) -> str:
 
 
 def _as_python(value: Any) -> Any:
-    """Lists, which stand for tuples, as tuples."""
     if isinstance(value, dict):
         return {name: _as_python(inner) for name, inner in value.items()}
     return tuple(map(_as_python, value)) if isinstance(value, list) else value

@@ -110,7 +110,6 @@ class Arms:
                     self._lock.release()
 
     def told(self) -> list[dict[str, Any]]:
-        """What became of each kernel, in JSON's types."""
         with self._lock:
             return [route.told() for route in self._routes]
 
@@ -142,7 +141,6 @@ class _Cell:
 
 
 def _cell_of(called: Any, door: str) -> _Cell:
-    """The cell of a function object, of which each has one."""
     try:
         return called._acf_cell  # type: ignore[no-any-return]
     except AttributeError:
@@ -235,7 +233,6 @@ class _Route:
 
     @property
     def is_open(self) -> bool:
-        """Whether both arms are loaded."""
         return len(self.addresses) == 2
 
     def open(self, program: int | None) -> None:
@@ -253,7 +250,6 @@ class _Route:
             self.failure = f"its arms cannot be loaded into the program: {error}"
 
     def series_of(self, shape: Shape) -> _Series:
-        """The series that calls of this shape are in."""
         try:
             return self._of_shape[shape]
         except KeyError:

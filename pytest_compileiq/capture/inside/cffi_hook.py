@@ -56,7 +56,6 @@ class AfterImport:
         self._then = then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The module's own spec; None for all modules but one."""
         if name != self._name:
             return None
         found = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
@@ -167,7 +166,6 @@ def _keeps_function_pointers(ffi: Any, model: Any) -> bool:
 
 
 def _compiled_libraries() -> list[str]:
-    """What the program has open of cffi's compiled type, in a sentence each."""
     backend = sys.modules.get("_cffi_backend")
     if backend is None:
         return []
@@ -341,7 +339,6 @@ def _noting(name: str, method: Any) -> Callable[..., Any]:
 
 
 def _memory_of(name: str, made: Any, given: list[Any]) -> KnownMemory | None:
-    """What the pointer is to that the method ``name`` of FFI made of ``given``."""
     kind = _backend().typeof(made)
     if name == "from_buffer" and kind.kind == "pointer":  # an array tells its length
         return KnownMemory(_address_of(made), memoryview(given[1]).nbytes, kind.item)

@@ -114,7 +114,6 @@ class ComparedCalls:
             given.put(memory)
 
     def told(self) -> dict[str, Any]:
-        """In JSON's types."""
         apart = [
             {"place": place, "calls": int(calls), "tuned": _finite(tuned), "own": _finite(own)}
             for place, (calls, tuned, own) in self._apart.items()

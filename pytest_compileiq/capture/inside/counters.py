@@ -94,7 +94,6 @@ class Counters:
         atexit.register(self._write)
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first failure of the watching itself."""
         self.failure = self.failure or f"{type(error).__name__}: {error}"
 
     def watching(

@@ -108,7 +108,6 @@ class FunctionCalls:
         return sample
 
     def add(self, call: DrawnCall) -> None:
-        """Keep a call, if its sample still wants it."""
         sample = self.sample(call.shape)
         if sample is not None and call.shape not in self._told:  # nobody will ask for it
             call.shape = sample.shape
@@ -131,7 +130,6 @@ class FunctionCalls:
         self._may_merge = len(self._samples) < MOST_SAMPLES
 
     def kept(self, shape: Shape) -> Iterator[DrawnCall]:
-        """What is kept of the calls with exactly this shape."""
         sample = self.sample(shape) if shape in self._told else None
         return (call for call in sample.calls if call.shape == shape) if sample else iter(())
 
@@ -154,7 +152,6 @@ class MemoryRegion:
         return self.end - self.start
 
     def read(self) -> bytes:
-        """What it holds now."""
         return ctypes.string_at(self.start, self.size)
 
     def sample(self) -> bytes:
@@ -188,7 +185,6 @@ class Recording(DrawnCall):
         self.regions = regions_of(arguments)
 
     def told(self) -> dict[str, Any]:
-        """In JSON's types."""
         return {
             "number": self.number,
             "arguments": list(map(self._told_argument, self.arguments)),
@@ -293,11 +289,9 @@ class Recorder:
                 calls.merge()
 
     def kept(self, function: ForeignFunction, shape: Shape) -> list[dict[str, Any]]:
-        """The recorded calls of a function with this shape, in JSON's types."""
         return [each.told() for each in self._calls(function).kept(shape) if isinstance(each, Recording)]
 
     def refused(self) -> list[dict[str, Any]]:
-        """Why calls were not recorded, and how many, by function and reason, in JSON's types."""
         return [
             {"library": function.library, "name": function.name, "why": why, "calls": calls}
             for function, reasons in self._refused.items()

@@ -73,7 +73,6 @@ class LaunchCounters:
             open(self._account, "w", encoding="utf-8").close()
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first failure of the watching itself."""
         self._failure = self._failure or f"{type(error).__name__}: {error}"
 
     def loaded(self, kernel: Any) -> _Compiled:
@@ -91,7 +90,6 @@ class LaunchCounters:
         return known
 
     def launched(self, kernel: Any, grid: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Count a launch."""
         try:
             found = self._loaded.get(id(kernel))
             known = found[1] if found is not None and found[0]() is kernel else None
@@ -312,7 +310,6 @@ def _specialisation(kernel: Any) -> dict[str, Any]:
 
 
 def _arguments(source: Any, metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The signature and the constexprs; refused where no ``Triton(…)`` says them."""
     if not hasattr(source, "fn"):
         raise Refused("is compiled from an intermediate representation, and from no function")
     if not source.fn.fn.__qualname__.isidentifier():

@@ -156,7 +156,6 @@ def parsed(text: str) -> Extents:
 
 
 def _computing(node: ast.expr, names: Sequence[str]) -> Callable[[Mapping[str, int]], int]:
-    """What an expression is, by the integers of its arguments."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         value = node.value
         return lambda _: value

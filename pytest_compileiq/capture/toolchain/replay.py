@@ -94,7 +94,6 @@ def own_difference(got: NDArray[np.uint8], before: NDArray[np.uint8], dtype: str
 
 
 def _floats(data: NDArray[np.uint8], dtype: str) -> NDArray[np.floating] | None:
-    """The values, if they are floats of a known precision."""
     element = np.dtype(dtype)
     if element.kind not in "fc" or len(data) % element.itemsize:
         return None
@@ -304,7 +303,6 @@ class RecordedCall:
         return largest
 
     def _made(self) -> list[NDArray[np.uint8]]:
-        """What a call leaves."""
         self.restore()
         self()
         return [left.copy() for left in self._left]

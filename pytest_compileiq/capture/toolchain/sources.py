@@ -68,7 +68,6 @@ def built_from(library: Path, symbol: str) -> BuiltFrom | None:
 
 @lru_cache(maxsize=1)  # of hundreds of questions on one library
 def _opened(library: Path, _changed_ns: int) -> tuple[Any, Any]:
-    """The file and its debug information, or None."""
     from elftools.elf.elffile import ELFFile
 
     elf = ELFFile(BytesIO(library.read_bytes()))
@@ -142,12 +141,10 @@ class Sources:
 
     @property
     def every_flag(self) -> str | None:
-        """All options; None where none are known."""
         known = self.flags if self.flags or self.like or not self.libraries else "-O2"
         return " ".join([*(known or "").split(), *self.libraries]) if known or self.libraries else known
 
     def with_flags(self, more: Iterable[str]) -> Sources:
-        """The same with more flags."""
         return replace(self, flags=" ".join([self.flags or "", *more]).strip()) if more else self
 
 
@@ -177,7 +174,6 @@ class _Search:
         self._folder = folder
 
     def source(self, function: str, built: BuiltFrom | None) -> Path:
-        """The source of a function; raises ``NoSource`` where none is known."""
         if built is not None and built.source.is_file():
             return built.source
         candidates = self._candidates
@@ -228,7 +224,6 @@ class _Search:
         return sources if lacking is None else self._linked(sources, lacking)
 
     def _directory(self, trial: TrialBuild, sources: Sources, by: BuiltFrom | None) -> str | None:
-        """The flag for the directory of the header that is lacking."""
         lacking = trial.lacking_header
         directory = _directory_of(lacking, by) if by and lacking and sources.like is None else None
         if directory is None:
@@ -247,7 +242,6 @@ class _Search:
         return replace(sources, remark=f"it calls {lacking} of another library{of}: add -l… to its flags")
 
     def _built(self, sources: Sources) -> TrialBuild:
-        """What the test will build."""
         test_dir = self._place.test_dir
         paths = (Path(os.path.relpath(path, test_dir)).as_posix() for path in sources.paths)
         like = None if sources.like is None else os.path.relpath(sources.like, test_dir)
