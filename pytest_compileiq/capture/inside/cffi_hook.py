@@ -40,7 +40,7 @@ def install(tally: Counters, functions: LibraryFunctions) -> None:
             if is_recording:
                 for name in ("new", "from_buffer", "cast", "addressof"):
                     setattr(api.FFI, name, _noting(name, getattr(api.FFI, name)))
-            _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
+            _watch_ffi(api, tally, functions, unwatched)
         except Exception as error:
             tally.fail(error)
 
@@ -69,19 +69,6 @@ class AfterImport:
 
             spec.loader.exec_module = exec_module
         return spec
-
-
-def _making_stand_ins(tally: Counters, functions: LibraryFunctions) -> Any:
-    def call(self: Any, /, *arguments: Any, **named: Any) -> Any:
-        return self._acf_raw(*map(_raw_of, arguments), **named)
-
-    def stand_in(ffi: Any, raw: Any, name: str) -> Any:
-        return kind(raw, functions.at(int(ffi.cast("uintptr_t", raw)), name, _DOOR))
-
-    as_its_own = {"__class__": property(lambda self: type(self._acf_raw))}  # for isinstance
-    members = {"__slots__": (), "__call__": tally.watching(call, lambda _: None), **as_its_own}
-    kind = type("StandIn", (_StandIn,), members)
-    return stand_in
 
 
 class _StandIn:
@@ -113,8 +100,15 @@ def _raw_of(given: Any) -> Any:
     return given._acf_raw if issubclass(type(given), _StandIn) else given
 
 
-def _watch_ffi(api: Any, stand_in: Any, unwatched: list[str], tally: Counters) -> None:
+def _watch_ffi(api: Any, tally: Counters, functions: LibraryFunctions, unwatched: list[str]) -> None:
     opens = api.FFI.dlopen
+
+    def call(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        return self._acf_raw(*map(_raw_of, arguments), **named)
+
+    as_its_own = {"__class__": property(lambda self: type(self._acf_raw))}  # for isinstance
+    members = {"__slots__": (), "__call__": tally.watching(call, lambda _: None), **as_its_own}
+    stand_in = type("StandIn", (_StandIn,), members)
 
     def dlopen(self: Any, name: Any, flags: int = 0) -> Any:
         library = opens(self, name, flags)
@@ -122,7 +116,7 @@ def _watch_ffi(api: Any, stand_in: Any, unwatched: list[str], tally: Counters) -
             if _keeps_function_pointers(self, api.model):
                 unwatched.append(f"cffi's {name} is not watched: its declarations keep function pointers in C memory")
             else:
-                _hand_out_stand_ins(self, library, stand_in)
+                _hand_out_stand_ins(self, library, stand_in, functions)
         except Exception as error:
             tally.fail(error)
         return library
@@ -140,7 +134,7 @@ def _of_functions_themselves(method: Any) -> Any:
     return unwrapping
 
 
-def _hand_out_stand_ins(ffi: Any, library: Any, stand_in: Any) -> None:
+def _hand_out_stand_ins(ffi: Any, library: Any, stand_in: Any, functions: LibraryFunctions) -> None:
     stand_ins: dict[str, Any] = {}
 
     def get(self: Any, name: str) -> Any:
@@ -148,7 +142,8 @@ def _hand_out_stand_ins(ffi: Any, library: Any, stand_in: Any) -> None:
         if f"function {name}" not in ffi._parser._declarations:
             return value
         if name not in stand_ins:
-            stand_ins[name] = stand_in(ffi, value, name)
+            address = int(ffi.cast("uintptr_t", value))
+            stand_ins[name] = stand_in(value, functions.at(address, name, _DOOR))
         return stand_ins[name]
 
     its_own_class: Any = type(library)

@@ -77,11 +77,9 @@ class LaunchCounters:
 
     def loaded(self, kernel: Any) -> _Compiled:
         """What is known of a compiled kernel, which is neither kept alive nor changed: frameworks pickle kernels."""
-        place = id(kernel)
-        found = self._loaded.get(place)
-        if found is not None and found[0]() is kernel:
-            return found[1]
-        known = _Compiled(str(kernel.name))
+        if known := self._found(kernel):
+            return known
+        place, known = id(kernel), _Compiled(str(kernel.name))
         self._loaded[place] = weakref.ref(kernel, lambda _: self._loaded.pop(place, None)), known
         if len(self._compiled) == _MOST_KERNELS:
             self.fail(OverflowError(f"more than {_MOST_KERNELS} kernels were compiled"))
@@ -89,10 +87,13 @@ class LaunchCounters:
             self._compiled.append(known)
         return known
 
+    def _found(self, kernel: Any) -> _Compiled | None:
+        found = self._loaded.get(id(kernel))
+        return found[1] if found is not None and found[0]() is kernel else None
+
     def launched(self, kernel: Any, grid: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         try:
-            found = self._loaded.get(id(kernel))
-            known = found[1] if found is not None and found[0]() is kernel else None
+            known = self._found(kernel)
             if known is None or not known.is_known:
                 known = self._described(kernel)
             if self.timing and threading.get_ident() in self.timing:
