@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.machine_code.cubin import Cubin
 from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlClass, ControlsFile, Knobs, Target
 from pytest_compileiq.rules.classes import SAFE
@@ -17,7 +17,7 @@ from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.nvidia.options import PTXAS, BaselineOptions, CudaOptions
-from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
+from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, CudaTool
 from pytest_compileiq.toolchains.options import parse_controls
 
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
@@ -158,7 +158,9 @@ class NvidiaBuilder(Builder):
             return ()
         if controls.kind == "blob":
             if not self.tool.takes_controls:
-                raise needs_controls(self.tool)
+                since = ".".join(map(str, CONTROLS_SINCE))
+                message = f"an ACF needs {self.tool.name} {since} or later; found {self.tool}: {INSTALL}"
+                raise EnvironmentFault(message)
             path.write_bytes(controls.data)
         return self.options(controls, path)
 

@@ -52,7 +52,8 @@ def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
         raise MarkerError(f"flags={flags!r}: {error}") from error
     own = (word for word in in_one_word(words) if not _OF_ANOTHER.match(word))
     if taken := next((word for word in own if OURS.fullmatch(word.partition("=")[0])), None):
-        raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it, see arch= and output=")
+        shown = taken if taken in words else taken.partition("=")[0]
+        raise MarkerError(f"flags={flags!r}: {shown!r} cannot be used: the plugin gives it, see arch= and output=")
     if any("apply-controls" in word for word in words):
         raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the search sets the ACF")
     return words

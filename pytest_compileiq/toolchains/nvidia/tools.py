@@ -76,12 +76,6 @@ def installed(name: str) -> Iterator[CudaTool]:
             yield identify(name, str(Path(program).absolute()), origin)
 
 
-def needs_controls(tool: CudaTool) -> EnvironmentFault:
-    """The exception to raise because ``tool`` cannot apply an ACF."""
-    since = ".".join(map(str, CONTROLS_SINCE))
-    return EnvironmentFault(f"an ACF needs {tool.name} {since} or later; found {tool}: {INSTALL}")
-
-
 def pinned(minor_version: str) -> str:
     """The command that installs ``minor_version``, e.g. ``13.3``, of nvcc, ptxas and what they need."""
     return f"{INSTALL} 'nvidia-cuda-nvcc=={minor_version}.*'"

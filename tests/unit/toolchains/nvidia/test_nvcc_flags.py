@@ -49,3 +49,9 @@ def test_a_definition_is_split_at_no_comma() -> None:
     assert as_one_definition('-DLIST=1,2,"a,b"') == '-DLIST=1\\,2\\,"a,b"'
     with pytest.raises(MarkerError, match="nvcc leaves backslashes out"):
         as_one_definition("-DA=\\n")
+
+
+@pytest.mark.parametrize("flags", ["-o x.cubin", "-arch sm_90a", "-arch=sm_90a"])
+def test_a_flag_that_the_plugin_gives_is_refused_as_it_was_written(flags: str) -> None:
+    with pytest.raises(MarkerError, match=f": '{flags.split()[0]}' cannot be used: the plugin gives it"):
+        split_nvcc_flags(flags, PLACE)
