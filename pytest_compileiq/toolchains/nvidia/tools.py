@@ -42,7 +42,6 @@ class CudaTool(Struct, frozen=True):
 
     @property
     def takes_controls(self) -> bool:
-        """Whether this version has ``--apply-controls``."""
         return tuple(int(part) for part in self.version.split(".")[:2]) >= CONTROLS_SINCE
 
     def __str__(self) -> str:

@@ -124,7 +124,6 @@ class LaunchArguments:
     knobs: Mapping[str, Any] = field(default_factory=dict)  # the candidate's; "config" is the text of a whole config
 
     def with_knobs(self, knobs: Knobs) -> LaunchArguments:
-        """The launch with a candidate's knobs."""
         return replace(self, knobs={name: value if name == CONFIG else plain(value) for name, value in knobs.items()})
 
 

@@ -65,7 +65,6 @@ class Job:
     ptx_options: tuple[str, ...] = ()
 
     def write(self) -> Path:
-        """Write the job's file into ``out_dir``."""
         path = self.out_dir / "job.json"
         path.write_text(json.dumps(msgspec.to_builtins(self, enc_hook=str)), encoding="utf-8")
         return path

@@ -41,7 +41,6 @@ class KernelSource:
     device: str | None = None  # the name of the GPU that its file is told
 
     def parts(self) -> dict[str, ModuleSlice]:
-        """What has to be executed, by module."""
         return needed(self.module, self.path, self.function, self.roots)
 
     def sources(self, place: Place) -> Mapping[str, str]:

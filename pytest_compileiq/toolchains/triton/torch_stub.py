@@ -76,7 +76,6 @@ class StandIn(ModuleType):
         return value
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """What is known of the call, else another stand-in."""
         call = f"{self.__name__}()"
         return self._known[call] if call in self._known else StandIn(f"{self.__name__}(…)", self._known)
 
