@@ -80,12 +80,7 @@ class Blocks:
         self._is_short = is_short
 
     def take(self, numbers: range, finalists: Sequence[Finalist], *, after: float = 0.0) -> float:
-        """Sample ``finalists`` in the processes ``numbers``, ``after`` a time of the pool's timer; returns the start's.
-
-        Raises:
-            Unprovable: the baseline arm failed, or others compute on the device.
-            NoWorker: a worker process did not get ready.
-        """
+        """Sample ``finalists`` in the processes ``numbers``, ``after`` a time of its timer; returns the start."""
         timer = self._pool.timer
         self._pool.prepare(numbers, self._benchmark)
         timer.wait_until(after)

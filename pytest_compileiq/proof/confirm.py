@@ -72,7 +72,6 @@ class PreferSmaller:
     def _compare(
         self, full: Finalist, smaller: Finalist, objective: Objective, workload: Workload
     ) -> tuple[bool | None, Loss | None]:
-        """Whether the loss is surely within the budget, or beyond it; and the loss."""
         named = {"objective": objective.metric, "workload": workload.name}
         both = [finalist.steady_values(objective, workload) for finalist in (full, smaller)]
         if both[0] is not None and both[1] is not None:
@@ -140,7 +139,6 @@ def beside_first(claims: Sequence[Claim], first: Sequence[Claim], gap_s: float) 
 
 
 def _judged(claim: Claim, objective: Objective, workload: Workload, second: Finalist) -> Judged | NoWinner:
-    """The second sample by the analysis of the first."""
     rows = second.of(objective.metric, workload)
     if claim.scale is None and not all_positive(rows):
         return NoWinner(f"{claim.objective} was positive at first and no longer is", lost=True)
@@ -165,7 +163,6 @@ def _not_worse(
 
 
 def _stored(benchmark: TunedBenchmark, judged: Judged, decision: Decision, first: Claim, gap_s: float) -> Claim:
-    """``first`` with the numbers of the second sample, of which ``decision`` is."""
     assert first.test is not None and first.kind != "exact"
     look = Look(first.test.look, first.test.seed, first.test.finalists)
     second = claim_of(benchmark, judged, decision, first.kind, look)

@@ -191,7 +191,6 @@ class Comparison:
 
 
 def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[Judged]:
-    """What needs statistics: every timed objective on every workload, but for scores that never varied."""
     return [
         Judged(finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
         for finalist in finalists

@@ -47,17 +47,11 @@ def hand_out(benchmark: TunedBenchmark, integrity: Integrity, folder: Path) -> N
 
 
 def _plain(params: object) -> object:
-    """Parameters in JSON's types; any other value in words."""
     return json.loads(json.dumps(params, default=str))
 
 
 def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from: Path | None) -> ControlsFile:
-    """The controls to repeat a draw with.
-
-    Raises:
-        Stop: there are none, they cannot be read, or they lie outside the space that the test declares.
-        MarkerError: they hold what the compiler takes no knob for.
-    """
+    """The controls to repeat a draw with."""
     if start_from is None:
         artifact = integrity.read()
         if (committed := integrity.controls(artifact)) is None:
@@ -77,11 +71,7 @@ def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from
 
 
 def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, seed: int) -> None:
-    """Run and judge the body on every workload with ``seed`` for ``acf.rng``, as stress does.
-
-    Raises:
-        Stop: the controls are wrong on this draw, or the baseline fails beside them.
-    """
+    """Run and judge the body on every workload with ``seed`` for ``acf.rng``, as stress does."""
     promised = has_to_keep_bits(benchmark.builder, controls, licences_or_unknown(benchmark.builder))
     arms: Arms = {"baseline": None, "tuned": controls}
     for workload in benchmark.spec.workloads:

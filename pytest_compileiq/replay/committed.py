@@ -61,11 +61,7 @@ class Stop(Signal):
         remedy: str = "mend the test",
         ends: tuple[End, ...] = (),
     ) -> Stop:
-        """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing.
-
-        Raises:
-            EnvironmentFault: it is the machine that failed, which says nothing about the controls.
-        """
+        """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing."""
         if failure.kind == "disturbed":
             raise EnvironmentFault(failure.reason) from failure
         return cls(
@@ -310,10 +306,6 @@ class Integrity:
 
 
 def expect_assertions(nodeid: str) -> None:
-    """Have Python execute the assertions that judge the kernel.
-
-    Raises:
-        Stop: it was told not to.
-    """
+    """Have Python execute the assertions that judge the kernel."""
     if not __debug__:
         raise Stop(Verdict.INCONCLUSIVE, OFF, f"{TURN_ON} {for_shell(nodeid)}")

@@ -58,7 +58,6 @@ def measured_otherwise(benchmark: TunedBenchmark, claim: Claim) -> str:
 
 
 def _other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, str | None] | None:
-    """The driver that ``claim`` was proven under and the one here; None where they are the same."""
     device = find_device_or_none(benchmark.device_kind(claim.objective))
     return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
 
@@ -78,9 +77,6 @@ def measure_again(
 
     Args:
         given: the seed of the order in which the arms are measured; None for a fresh one.
-
-    Raises:
-        Stop: they could not be taken.
     """
     from pytest_compileiq.proof.remeasure import prove_again  # heavy: numpy
     from pytest_compileiq.rules.gate import REFUTE_AGAIN_S
@@ -115,11 +111,7 @@ def _twice(first: Decision, decision: Decision) -> Decision:
 
 
 def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> None:
-    """Have the decision be that ``claim`` holds.
-
-    Raises:
-        Stop: it is another.
-    """
+    """Have the decision be that ``claim`` holds."""
     if decision.verdict is Verdict.PROVEN:
         return
     if changed := _other_environment(claim):

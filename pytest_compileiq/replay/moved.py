@@ -36,11 +36,7 @@ def former_of(benchmark: TunedBenchmark, store: Store, names: Sequence[str]) -> 
 
 
 def adopt(benchmark: TunedBenchmark, store: Store, former: Former) -> Artifact:
-    """Make a former artifact the benchmark's own; its claims stay, since the machine code is theirs.
-
-    Raises:
-        StoreError: the store could not be written.
-    """
+    """Make a former artifact the benchmark's own; its claims stay, since the machine code is theirs."""
     rename(store, former.name, benchmark.name)
     compiler = former.artifact.compiler.model_copy(update={"command": tuple(benchmark.builder.compiler.command)})
     fresh = former.artifact.model_copy(

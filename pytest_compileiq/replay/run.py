@@ -85,7 +85,6 @@ class Replay:
         return f"{self.benchmark.name} still holds for {artifact.target}{renewed}"
 
     def _draw(self, seed: int) -> ItemReport:
-        """Run the body with ``seed`` for ``acf.rng``, the baseline's alone first: who fails on it is told."""
         from pytest_compileiq.replay.arms import controls_to_draw, repeat_draw  # zip files, which few runs read
 
         controls = controls_to_draw(self.benchmark, self.integrity, self.settings.start_from)
@@ -97,7 +96,6 @@ class Replay:
         return self._report(Verdict.UNCHECKED, f"both arms hold on draw {seed}, and nothing else was checked", None)
 
     def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
-        """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
         if artifact.outcome == "retired":
             return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
         report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
@@ -217,12 +215,10 @@ class Replay:
 
     @property
     def _from_cache(self) -> str | None:
-        """Which earlier builds stand for this one; None where all were made now."""
         return next((check.detail for check in self.checks if check.status == "cached"), None)
 
     @property
     def _missed(self) -> str | None:
-        """Why the body could not be run with the committed controls; None where it could."""
         return next((check.detail for check in self.checks if check.status == "not run"), None)
 
     def _expect_a_run(self, missed: str | None) -> None:

@@ -28,8 +28,6 @@ class Playoff:
 
 @dataclass
 class _Entrant:
-    """A candidate of a play-off with what was taken of it in its rounds, and the failure that ended it."""
-
     scored: Scored
     rows: list[SampleRow] = field(default_factory=list)
     failure: EvaluationFailed | None = None

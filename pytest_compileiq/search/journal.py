@@ -214,7 +214,6 @@ class Journal:
         self._batch, self._number = -1, 0
 
     def _of_place(self, selection: str, batch: int, place: int) -> tuple[Any, ...]:
-        """The one row of ``selection`` for a candidate."""
         row: tuple[Any, ...] = self._connection.execute(
             f"{selection} WHERE benchmark = ? AND target = ? AND batch = ? AND place = ?", (*self._key, batch, place)
         ).fetchone()

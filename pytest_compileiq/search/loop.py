@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import textwrap
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import FrameType
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -18,17 +23,17 @@ from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.rules.stopping import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
-from pytest_compileiq.search.attempts import Work
-from pytest_compileiq.search.interrupts import noting_interrupts
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
-from pytest_compileiq.search.proposer import one_thread
+from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Key, Scored, Scorer, key_of, name_of
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.workers.pool import EvaluationFailed
+from pytest_compileiq.workers.transport import MOST_LOSSES
 
 FEWEST_BATCHES = 8
 GENERATION_A_JOB = 8
 CANARIES = 6
+_LONGEST_NAME = 200
 # A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
 _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
 
@@ -46,24 +51,18 @@ class CannotResume(Signal):
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A batch under way.
+class _PendingBatch:
+    """A batch with its builds begun.
 
     Attributes:
-        done: place → what an earlier run finished of it.
-        rendered, builds: of the candidates that are left, in their order.
+        done: place → an earlier run's evaluation.
+        left: place → candidate that is still to be evaluated, with its controls and its build.
     """
 
     number: int
     candidates: Sequence[Candidate]
     done: Mapping[int, Evaluated]
-    rendered: Sequence[ControlsFile]
-    builds: Sequence[Future[BuildResult | BuildError]]
-
-    @property
-    def left(self) -> dict[int, Candidate]:
-        """Place → candidate of what is still to be evaluated."""
-        return _left(self.candidates, self.done)
+    left: Mapping[int, tuple[Candidate, ControlsFile, Future[BuildResult | BuildError]]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Search:
 
     Attributes:
         scored: the valid candidates, one for each machine code and set of parameters.
-        aliases: what makes a measurement one → the knobs of all candidates that it is of.
+        aliases: machine-code key → knobs of every candidate that compiles to it.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
@@ -109,18 +108,14 @@ class Search:
     interrupted: bool = False
     is_over: bool = False
     _again: deque[Batch] = field(default_factory=deque)
-    _waiting: deque[_Asked] = field(default_factory=deque)
+    _waiting: deque[_PendingBatch] = field(default_factory=deque)
     _seen: dict[Key, Told] = field(default_factory=dict)
     _baseline: str = ""
     _begun: int = 0
     _inert: int = 0
     _bodies: int = 0
     _injected: bool = False
-
-    def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
-        """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
-        self.begin(baseline, earlier)
-        self.advance()
+    _attempt: int | None = None
 
     def begin(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, without evaluating anything."""
@@ -143,33 +138,43 @@ class Search:
             CannotResume: the engine does not go on from what an earlier run left.
         """
         self.tally.go_on()
+        # One batch is built while another is evaluated, except where anything is timed, which a compiler would disturb,
+        # and for an engine with generations, which does not ask before it is told.
+        ahead = 0 if self.brief.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
         try:
-            with noting_interrupts(self._interrupt):
-                self._advance(goes_on)
+            with self._interrupts_noted(), closing(BuildQueue(self.brief.benchmark.builds, self.brief.jobs)) as builds:
+                while goes_on():
+                    while len(self._waiting) <= ahead and (batch := self._ask(builds)):
+                        self._waiting.append(batch)
+                    if not self._waiting:
+                        self.is_over = True
+                        break
+                    told = self._evaluate(self._waiting.popleft())
+                    if reason := self.why_unjudged(at_the_end=False):
+                        raise NothingJudged(reason)
+                    with one_thread():
+                        self.engine.tell(told)
+                wait([build for batch in self._waiting for _, _, build in batch.left.values()])
         except KeyboardInterrupt:
             self.interrupted = True
         self.tally.end()
 
-    def _interrupt(self) -> None:
-        self.interrupted = True
+    @contextmanager
+    def _interrupts_noted(self) -> Iterator[None]:
+        """Note a Ctrl-C as well as raising it: an exception that is raised within a destructor is lost."""
 
-    def _advance(self, goes_on: Callable[[], bool]) -> None:
-        builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+        if threading.current_thread() is not threading.main_thread():  # no other thread may set a handler
+            yield
+            return
+        before = signal.signal(signal.SIGINT, interrupt)
         try:
-            while goes_on():
-                while len(self._waiting) <= self._ahead and (asked := self._ask(builds)):
-                    self._waiting.append(asked)
-                if not self._waiting:
-                    self.is_over = True
-                    break
-                told = self._evaluate(self._waiting.popleft())
-                if reason := self.why_unjudged(at_the_end=False):
-                    raise NothingJudged(reason)
-                with one_thread():
-                    self.engine.tell(told)
-            wait([build for asked in self._waiting for build in asked.builds])
+            yield
         finally:
-            builds.close()
+            signal.signal(signal.SIGINT, before)
 
     @property
     def is_catching_up(self) -> bool:
@@ -193,16 +198,7 @@ class Search:
         builder = self.brief.benchmark.builder
         return unread_knobs(self.offered, self.read, builder.knobs_taken)
 
-    @property
-    def _ahead(self) -> int:
-        """How many batches are asked for and being built while one is evaluated.
-
-        Zero where anything is timed: a compiler beside a measurement would disturb it. Zero for an engine with
-        generations, which does not ask before it is told.
-        """
-        return 0 if self.brief.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
-
-    def _ask(self, builds: BuildQueue) -> _Asked | None:
+    def _ask(self, builds: BuildQueue) -> _PendingBatch | None:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
@@ -212,40 +208,34 @@ class Search:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
         else:
-            wanted = 0 if self._spent() else self._wanted()
+            wanted = self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
             candidates = self._asked_for(wanted) if wanted else []
             if not candidates:
                 return None
             number, done = self.brief.journal.asked(wanted, candidates, state), {}
         self._begun += len(candidates)
-        left = _left(candidates, done).values()
-        rendered = [self.brief.benchmark.rendered(candidate) for candidate in left]
-        return _Asked(number, candidates, done, rendered, [builds.begin(controls) for controls in rendered])
+        left = {place: candidate for place, candidate in enumerate(candidates) if place not in done}
+        rendered = {place: self.brief.benchmark.rendered(candidate) for place, candidate in left.items()}
+        begun = {place: (left[place], controls, builds.begin(controls)) for place, controls in rendered.items()}
+        return _PendingBatch(number, candidates, done, begun)
 
     def _asked_for(self, wanted: int) -> list[Candidate]:
         with one_thread():
             return self.engine.ask(wanted)
 
-    def _spent(self) -> bool:
-        if self.interrupted:
-            return True
-        if self.brief.budget.evaluations is not None:
-            return self._begun >= self.brief.budget.evaluations
-        return self.brief.budget.seconds is not None and self.tally.seconds >= self.brief.budget.seconds
-
     def _wanted(self) -> int:
-        """How many to ask for: a build for every job, but few enough that the engine learns between batches.
-
-        An engine with generations learns nothing within one, so it is asked for several builds a job: builds of unequal
-        length then keep every job busy. An engine may give fewer.
-        """
-        if self.brief.budget.evaluations is None:
-            return BATCH
-        left = self.brief.budget.evaluations - self._begun
-        if isinstance(self.engine, Checkpointed):
-            return min(max(BATCH, GENERATION_A_JOB * self.brief.jobs), left)
-        return min(max(BATCH, min(self.brief.jobs, self.brief.budget.evaluations // FEWEST_BATCHES)), left)
+        """How many to ask for; 0 once the budget is spent. An engine may give fewer."""
+        budget, jobs = self.brief.budget, self.brief.jobs
+        if self.interrupted:
+            return 0
+        if budget.evaluations is None:
+            return 0 if budget.seconds is not None and self.tally.seconds >= budget.seconds else BATCH
+        # An engine with generations learns nothing within one, so it is asked for several builds a job: builds of
+        # unequal length then keep every job busy. Any other learns between batches: they are few enough.
+        is_generational = isinstance(self.engine, Checkpointed)
+        batch = GENERATION_A_JOB * jobs if is_generational else min(jobs, budget.evaluations // FEWEST_BATCHES)
+        return min(max(BATCH, batch), max(budget.evaluations - self._begun, 0))
 
     # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -264,7 +254,6 @@ class Search:
         return deque(earlier[-1:])
 
     def _remember(self, asked: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Told]:
-        """Count finished evaluations as if they had been made now, in the same order; returns place → what to tell."""
         return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
@@ -292,26 +281,27 @@ class Search:
 
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _evaluate(self, asked: _Asked) -> list[Told]:
-        with self.brief.journal.reading():
-            told = self._remember(asked.candidates, asked.done)
-        built = [build.result() for build in asked.builds]
-        self._expect_injection(list(asked.left.values()), built)
-        for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
-            work = Work(self.brief.journal, asked.number, place, controls)
-            told[place], evaluated = self._judge(candidate, controls, build, work)
+    def _evaluate(self, batch: _PendingBatch) -> list[Told]:
+        brief = self.brief
+        with brief.journal.reading():
+            told = self._remember(batch.candidates, batch.done)
+        built = {place: build.result() for place, (_, _, build) in batch.left.items()}
+        self._expect_injection([(batch.candidates[place], build) for place, build in built.items()])
+        for place, (candidate, controls, _) in batch.left.items():
+            self._attempt = None
+            told[place], evaluated = self._judge(candidate, controls, built[place], batch.number, place)
             self.tally.valid += bool(evaluated.scores)
-            work.finish(evaluated)
-            self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
+            brief.journal.finished(batch.number, place, evaluated, self._attempt)
+            brief.trackers.tell("evaluated", self.tally.evaluations, candidate, evaluated)
             self.tally.evaluations += 1
-            shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
-            self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
+            shift = brief.scorer.shift(brief.benchmark.objectives[0], self.tally.best)
+            brief.progress.evaluated(self.tally, brief.budget, shift)
         return [told[place] for place in sorted(told)]
 
-    def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
+    def _expect_injection(self, built: Sequence[tuple[Candidate, BuildResult | BuildError]]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
         inert = []
-        for candidate, build in zip(asked, built, strict=True):
+        for candidate, build in built:
             if candidate.blob is not None and isinstance(build, BuildResult):
                 changed = build.digest != self._baseline
                 self._injected = self._injected or changed
@@ -327,9 +317,8 @@ class Search:
             )
 
     def _judge(
-        self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError, work: Work
+        self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError, batch: int, place: int
     ) -> tuple[Told, Evaluated]:
-        """What to tell of a candidate, and what to write of it."""
         if isinstance(build, BuildError):
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
@@ -344,7 +333,7 @@ class Search:
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind, code=name_of(key)), reason, build.digest)
         try:
-            scored = work.ask(lambda: self.brief.scorer.score(controls, build))
+            scored = self._score(controls, build, batch, place)
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind, code=name_of(key))
@@ -356,6 +345,23 @@ class Search:
         told = Told(candidate, scored.scores, errors=scored.errors, code=name_of(key))
         self._keep(key, told, scored)
         return self._evaluated(told, "", build.digest, scored)
+
+    def _score(self, controls: ControlsFile, build: BuildResult, batch: int, place: int) -> Scored:
+        """Score a candidate, again while its worker is lost through no doing of its own, but not for ever."""
+        journal = self.brief.journal
+        while len(losses := journal.losses(batch, place)) < MOST_LOSSES:
+            self._attempt = journal.begun(batch, place)
+            try:
+                return self.brief.scorer.score(controls, build)
+            except EvaluationFailed as failure:
+                if failure.kind != "lost":
+                    raise
+                journal.lost(batch, place, self._attempt, failure.reason)
+        named = f"the ACF {controls.sha256[:16]}"
+        if controls.kind != "blob":
+            named = textwrap.shorten(controls.data.decode(errors="replace"), _LONGEST_NAME, placeholder=" …")
+        reason = f"{len(losses)} workers were lost with {named}: {'; '.join(losses)}"
+        raise EvaluationFailed(None, "lost", reason)
 
     def _fail(self, kind: FailureKind, reason: str) -> None:
         """Count a failure; the first of its kind is shown at once, since a search may consist of failures alone."""
@@ -382,7 +388,3 @@ class Search:
         return told, Evaluated(
             told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds, told.errors
         )
-
-
-def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:
-    return {place: candidate for place, candidate in enumerate(candidates) if place not in done}

@@ -154,7 +154,6 @@ class Scorer:
 
     @property
     def _parts(self) -> list[tuple[Objective, Workload, float]]:
-        """Each timed objective on each timed workload, with the workload's share of the score."""
         workloads = self.benchmark.timed_workloads
         total = sum(workload.weight for workload in workloads)
         return [
@@ -164,7 +163,6 @@ class Scorer:
         ]
 
     def _scores(self, rows: Sequence[SampleRow], exact: Mapping[Objective, float]) -> tuple[float, ...]:
-        """A score for each objective: of a timed one the weighted mean over workloads."""
         scores = {**dict.fromkeys(self.benchmark.timed_objectives, 0.0), **exact}
         for objective, workload, share in self._parts:
             quads = _quads(rows, (objective.metric, workload.name))
@@ -193,7 +191,6 @@ class Scorer:
         return block
 
     def _races(self, workload: Workload) -> dict[str, Race]:
-        """What each metric has to beat; a score only where its axis is known."""
         return {
             objective.metric: Race(
                 self._stepping(objective, workload), self._best.get((objective.metric, workload.name), 0.0)
@@ -223,7 +220,6 @@ class Scorer:
 
 
 def _quads(rows: Sequence[SampleRow], part: tuple[str, str]) -> list[list[SampleRow]]:
-    """The rows of each quad of a metric and a workload, in order."""
     own = (row for row in rows if (row.objective, row.workload) == part)
     return [list(quad) for _, quad in groupby(own, key=lambda row: row.quad)]
 
@@ -233,11 +229,7 @@ def _as_quad(number: int, rows: Sequence[SampleRow]) -> list[SampleRow]:
 
 
 def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildResult) -> float:
-    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half.
-
-    Raises:
-        BuildError: the build has no such metric, or no such entry function.
-    """
+    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half."""
     baseline, tuned = (benchmark.value_of(objective.metric, arm) for arm in (benchmark.builds.get(None), build))
     ratio = math.log(max(tuned, 0.5) / max(baseline, 0.5))
     return ratio if objective.direction == "minimize" else -ratio

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
@@ -78,11 +78,7 @@ class MlflowTracker:
     """One MLflow run per search, one metric stream per objective: the score of each valid evaluation, and the best."""
 
     def __init__(self, uri: str) -> None:
-        """Connect.
-
-        Raises:
-            EnvironmentFault: MLflow is not installed.
-        """
+        """Connect."""
         try:
             from mlflow.tracking import MlflowClient
         except ImportError as error:
@@ -121,22 +117,11 @@ class Trackers:
         self._trackers = list(trackers)
         self._say = say
 
-    def begin(self, benchmark: str, target: str, metrics: Sequence[str], parameters: Mapping[str, str]) -> None:
-        """To all."""
-        self._all(lambda tracker: tracker.begin(benchmark, target, metrics, parameters))
-
-    def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
-        """To all."""
-        self._all(lambda tracker: tracker.evaluated(number, candidate, outcome))
-
-    def end(self, verdict: str, message: str) -> None:
-        """To all."""
-        self._all(lambda tracker: tracker.end(verdict, message))
-
-    def _all(self, tell: Callable[[Tracker], None]) -> None:
+    def tell(self, event: Literal["begin", "evaluated", "end"], *arguments: object) -> None:
+        """Call the method ``event`` of each tracker."""
         for tracker in list(self._trackers):
             try:
-                tell(tracker)
+                getattr(tracker, event)(*arguments)
             except Exception as error:  # a tracker's failure is not the search's
                 self._trackers.remove(tracker)
                 said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

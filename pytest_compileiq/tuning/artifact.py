@@ -84,7 +84,6 @@ def search_record(
 
 
 def _ratio(step: float) -> float:
-    """The ratio that a search's log-ratio stands for, as far as an artifact can hold it."""
     return float(f"{math.exp(max(-_FARTHEST, min(_FARTHEST, step))):.4g}")
 
 
@@ -121,11 +120,7 @@ def make_artifact(
     incumbent: Incumbent | None = None,
     attribution: Attribution | None = None,
 ) -> Artifact:
-    """The artifact of a search: the proven winner, or that nothing beats the defaults.
-
-    Raises:
-        StoreError: something in it is beyond what an artifact may hold.
-    """
+    """The artifact of a search: the proven winner, or that nothing beats the defaults."""
     benchmark, target, proof = tuning.benchmark, tuning.benchmark.builder.target, winner.proof
     claims, controls = ((), None) if isinstance(proof, NoWinner) else (proof.claims, proof.winner)
     fingerprint = benchmark.fingerprint_with(controls)
@@ -164,11 +159,7 @@ def signed_by(tuning: Tuning, winner: ControlsFile | None) -> dict[str, Any]:
 
 
 def keep_wrong(tuning: Tuning, wrong: Wrong, record: SearchRecord) -> str:
-    """Write wrong controls beside this machine's own state, for ``repeat_advice``; the path, from the root.
-
-    Raises:
-        StoreError: they cannot be written.
-    """
+    """Write wrong controls beside this machine's own state, for ``repeat_advice``; the path, from the root."""
     benchmark = tuning.benchmark
     home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
     result = SearchResult(record, (), lambda _objective, _score: None)

@@ -64,8 +64,6 @@ def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
 
 @dataclass
 class _Taken:
-    """What is known of one leave-out: its build, its rows, or why it has none."""
-
     controls: ControlsFile | None
     build: BuildResult | None = None
     rows: Rows = field(default_factory=dict)
@@ -74,8 +72,6 @@ class _Taken:
 
 @dataclass
 class _Attribution:
-    """Leaves parts out of ``controls`` until the time is over."""
-
     bench: Bench
     parts: ControlParts
     controls: ControlsFile
@@ -153,7 +149,6 @@ class _Attribution:
             taken.failed = self._without(left_out, "left out")
 
     def _try(self, left_out: LeftOut, take: Callable[[_Taken], None]) -> None:
-        """Take something of a leave-out; a failure of its own is what is recorded of it."""
         taken = self.taken[left_out]
         try:
             take(taken)
@@ -165,7 +160,6 @@ class _Attribution:
                 taken.failed = self._without(left_out, "wrong", f"{failure.kind}: {failure.reason}")
 
     def _entry(self, left_out: LeftOut, objective: Objective) -> Without:
-        """One objective without ``left_out``."""
         taken = self.taken[left_out]
         if taken.failed is not None or taken.build is None:
             return taken.failed or self._without(left_out, "left out")

@@ -45,7 +45,7 @@ class NotReproducible(TuneFailed):
 
 
 class _NotMovable(Signal):
-    """The baseline cannot be built elsewhere; the message says why."""
+    pass
 
 
 def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[str, ...]:
@@ -53,10 +53,6 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
 
     Returns:
         What could not be checked, in sentences.
-
-    Raises:
-        NotReproducible: the machine code differs.
-        BuildError: the baseline does not build a second time.
     """
     elsewhere: BuildResult | None = None
     unchecked = tuple(_of_this_checkout(benchmark))
@@ -113,9 +109,6 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
     Args:
         files: relative to rootdir; absolute ones stay where they are, as do those of installed packages.
         words: of the compiler's command; a path in them may lead out of rootdir.
-
-    Raises:
-        OSError: something cannot be copied or linked.
     """
     files = [file for file in files if not Path(file).is_absolute() and (place.rootdir / file).exists()]
     top = _top(place, [*files, *words])
@@ -138,7 +131,6 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
 
 
 def _top(place: Place, paths: Iterable[str]) -> Path:
-    """The directory that holds everything that is named relative to rootdir."""
     named = (os.path.relpath(place.test_dir, place.rootdir), *paths)
     upwards = max(len(_UPWARDS.findall(name)) for name in named)
     above = [place.rootdir, *place.rootdir.parents]
@@ -146,7 +138,6 @@ def _top(place: Place, paths: Iterable[str]) -> Path:
 
 
 def _where(one: BuildResult, other: BuildResult) -> str:
-    """The entry functions whose code differs."""
     names = sorted(name for name in one.code.keys() | other.code.keys() if one.code.get(name) != other.code.get(name))
     return ", ".join(first_of(names))
 
@@ -180,11 +171,7 @@ class CheckedBaseline:
 
 
 def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
-    """Build the baseline twice and run it nested in itself on every workload.
-
-    Raises:
-        TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
-    """
+    """Build the baseline twice and run it nested in itself on every workload."""
     _, refused = digests_of(benchmark.given, benchmark.spec.workloads, benchmark.rootdir)
     for name, reason in refused.items():
         raise TuneFailed(f"{benchmark.nodeid}: {name} {reason}, so that a change of it could not be seen: {_GIVE}")
@@ -254,12 +241,7 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
 
 
 def _expect_sources_inside(benchmark: TunedBenchmark) -> None:
-    """Have every file that the record will name lie where it can be read again, by any clone and any ``acf`` command.
-
-    Raises:
-        TuneFailed: one lies outside rootdir, by its own path or by a link's target.
-        BuildError: the sources cannot be read.
-    """
+    """Have every file of the record lie where any clone and any ``acf`` command can read it again."""
     for name in benchmark.fingerprint.sources:
         try:
             inside(benchmark.rootdir, name)
@@ -278,7 +260,6 @@ def _expect_sources_inside(benchmark: TunedBenchmark) -> None:
 
 
 def _of_a_build(benchmark: TunedBenchmark) -> str | None:
-    """The first objective that a compiler's work is needed for; None without one."""
     metrics = (objective.metric for objective in benchmark.objectives if not objective.needs_device)
     return next(metrics, None)
 

@@ -46,11 +46,7 @@ class Tuning:
     def begin(
         cls, benchmark: TunedBenchmark, settings: Settings, store: Store, pool: Pool, progress: Progress
     ) -> Tuning:
-        """Check the baseline.
-
-        Raises:
-            TuneFailed: it does not build, does not run here, or is not correct.
-        """
+        """Check the baseline."""
         baseline = check_baseline(benchmark, pool)
         given = chosen(settings.seed, benchmark.spec.seed, None)
         return cls(benchmark, settings, store, pool, progress, baseline, given or 0, seed_of_coins(given))
@@ -91,7 +87,6 @@ class Tuning:
         return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn, *written))
 
     def _hard_to_hold(self, artifact: Artifact) -> Iterator[str]:
-        """Gains that replays on this device may not hold."""
         for claim in artifact.claims:
             is_here = claim.test is not None and claim.device == self.benchmark.device(claim.objective).name
             if is_here and (told := why_hard_to_hold(claim)):

@@ -33,11 +33,7 @@ from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 
 def settle(tuning: Tuning, incumbent: Incumbent | None, winner: Winner, result: SearchResult) -> ItemReport:
-    """Decide between the winner, the incumbent and the baseline, and write what was decided.
-
-    Raises:
-        StoreError: the store could not be written.
-    """
+    """Decide between the winner, the incumbent and the baseline, and write what was decided."""
     benchmark, proof = tuning.benchmark, winner.proof
     if incumbent is not None and incumbent.controls is not None and is_healthy(benchmark, incumbent):
         if isinstance(proof, NoWinner):
@@ -59,12 +55,7 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, winner: Winner, result: 
 
 
 def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
-    """``--tune-budget=0``: prove what is committed on this device, write its claim and the refreshed fingerprint.
-
-    Raises:
-        TuneFailed: there is nothing to prove, it is not correct here, or it is not proven.
-        StoreError: the store could not be written.
-    """
+    """``--tune-budget=0``: prove what is committed on this device, write its claim and the refreshed fingerprint."""
     benchmark = tuning.benchmark
     if incumbent is None or incumbent.controls is None:
         raise TuneFailed(
@@ -178,12 +169,7 @@ def _store_claims(
 def _write(
     tuning: Tuning, artifact: Artifact, controls: Sequence[bytes], samples: Sequence[SampleRow] = ()
 ) -> tuple[Artifact, list[str]]:
-    """Store ``artifact`` as this test's own; the artifact as stored, and the paths that were written.
-
-    Raises:
-        TuneFailed: another test's artifact came there meanwhile.
-        StoreError: the store could not be written.
-    """
+    """Store ``artifact`` as this test's own; the artifact as stored, and the paths that were written."""
     benchmark = tuning.benchmark
     expect_owner(benchmark, tuning.store)
     written = tuning.store.write(benchmark.name, artifact, controls=controls, samples=samples)

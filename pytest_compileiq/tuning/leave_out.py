@@ -98,7 +98,6 @@ class ControlParts:
 
     @cached_property
     def _genes(self) -> tuple[Gene, ...]:
-        """Of the knobs that are on."""
         genes = self.benchmark.space.genes
         return tuple(gene for gene in genes if gene.kind != "switch" and gene.name in self.controls.knobs)
 
@@ -136,11 +135,7 @@ class Bench:
     search_s: float
 
     def prepare(self) -> None:
-        """Start the workers that the proof begins with, so that their start is in nobody's time.
-
-        Raises:
-            NoWorker: one did not get ready.
-        """
+        """Start the workers that the proof begins with, so that their start is in nobody's time."""
         if self.varies and self.benchmark.timed_objectives:
             self.pool.prepare(range(WORKERS), self.benchmark)
 
@@ -156,20 +151,12 @@ class Bench:
             queue.close()
 
     def check(self, controls: ControlsFile | None) -> None:
-        """Run the body with these controls alone, on every workload.
-
-        Raises:
-            EvaluationFailed: it failed, or the worker did not survive it.
-        """
+        """Run the body with these controls alone, on every workload."""
         for workload in self.benchmark.spec.workloads:
             asked_again(partial(self.pool.check, 0, self.benchmark, controls, workload))
 
     def sample(self, rows: Rows, number: int, random: Random, full: ControlsFile, other: ControlsFile | None) -> None:
-        """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm.
-
-        Raises:
-            EvaluationFailed: an arm failed, or the device is disturbed; ``full`` is the one called the baseline.
-        """
+        """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm."""
         arms: Mapping[Arm, ControlsFile | None] = {"baseline": full, "tuned": other}
         samples = _SAMPLES if self.varies else 1
         for workload in self.benchmark.timed_workloads:

@@ -43,7 +43,6 @@ def taught_text(lessons: Sequence[Lesson]) -> str:
 def _taught(
     store: Store, benchmark: TunedBenchmark, passed_over: list[str]
 ) -> Iterator[tuple[tuple[str, str], tuple[Knobs, str]]]:
-    """Name and target of each artifact that teaches, with its knobs and the digest of its metadata."""
     own = benchmark.name, benchmark.builder.target
     others = [key for key in store.artifacts() if key != own]
     metric = benchmark.objectives[0].metric

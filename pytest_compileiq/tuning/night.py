@@ -144,7 +144,6 @@ class Night:
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, book: NightBook) -> None:
-        """Check every baseline, and give every search its first batch, as long as there is room for one more."""
         waiting = iter(self._tasks)
 
         def next_to_open() -> NightTask | None:
@@ -220,7 +219,6 @@ class Night:
 
     @contextmanager
     def _served(self, task: NightTask, place: int) -> Iterator[None]:
-        """A device has the task's turn."""
         task.take_place(self.pools[place], self.pools)
         task.is_served = True
         try:
@@ -259,7 +257,6 @@ class Night:
             self._interrupt()
 
     def _enter(self, task: NightTask, benchmark: TunedBenchmark) -> float:
-        """Have the worker that searches enter the test; how long that took, in seconds."""
         begun = time.monotonic()
         task.pool.prepare(range(1), benchmark)
         seconds = time.monotonic() - begun
@@ -293,7 +290,6 @@ class Night:
         self.watch.show(self.report)
 
     def _why_unproven(self, task: NightTask, *, has_end: bool) -> str | None:
-        """Why one that is still open is not proven; None if it is."""
         if self._stopped and not (self.interrupted and task.is_promising):
             return f"{self._stopped} before it was proven: the same command goes on with its search"
         if has_end and self._budget.is_over:
@@ -303,7 +299,6 @@ class Night:
         return None
 
     def _why_over(self) -> str:
-        """Why nothing more is searched, where nobody stopped it."""
         if self._budget.is_over:
             return "the budget was spent"
         return (
@@ -377,8 +372,6 @@ class Night:
 
 @dataclass(frozen=True)
 class _TaskProgress:
-    """What one search of a night tells, told with its name."""
-
     night: Night
     task: NightTask
     book: NightBook

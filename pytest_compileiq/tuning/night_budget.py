@@ -252,7 +252,6 @@ class NightBudget:
         return self._needed([task], reduces=True) + others / self.devices <= left
 
     def _needed(self, tasks: Iterable[NightTask], reduces: bool) -> float:
-        """Seconds that it is estimated to take to prove ``tasks``."""
         return sum(closing_seconds(task.opened, self.start_s, reduces) for task in tasks)
 
     @property

@@ -149,11 +149,7 @@ class NightBook:
                 self.state.opened.append(nodeid)
 
     def stored_by_a_killed_run(self, benchmark: TunedBenchmark, settings: Settings) -> ItemReport | None:
-        """What a run stored that was killed before it could note that; None if none did.
-
-        Raises:
-            StoreError: what is stored cannot be read.
-        """
+        """What a run stored that was killed before it could note that; None if none did."""
         held = self.state.closing.get(benchmark.nodeid)
         if held is None or held.identity != identity_of(benchmark, settings):
             return None
@@ -174,11 +170,7 @@ class NightBook:
 
 @contextlib.contextmanager
 def open_night(rootdir: Path, store: Store, *, fresh: bool) -> Iterator[NightBook]:
-    """The night of a project, locked against a second one.
-
-    Raises:
-        StoreError: another process spends one here, or the state cannot be used.
-    """
+    """The night of a project, locked against a second one."""
     home = local_directory(rootdir)
     with contextlib.ExitStack() as held:
         try:

@@ -68,9 +68,6 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
     Args:
         width: how far knobs reach, as a rank: what reaches farther is tried first, so that the narrower one of two
             that do the same stays.
-
-    Raises:
-        NoWorker: a worker process did not get ready.
     """
     parts = ControlParts(bench.benchmark, winner.controls)
     in_order = sorted(parts.all, key=lambda part: -width(parts.knobs_of(part)))
@@ -224,7 +221,6 @@ def _without_useless(trial: ReductionTrial, in_order: Sequence[ControlPart], scr
 
 
 def _without_undecided(trial: ReductionTrial, in_order: Sequence[ControlPart], kept: Kept) -> Kept:
-    """Without those that alone could not be told from none: all together, then by halves, against one budget."""
     names = trial.undecided(kept)
     open_ = [part for part in in_order if part in kept and "".join(part.knobs[:1]) in names]
     return _dropped(trial.holds, kept, open_, trial.expect)
@@ -236,6 +232,5 @@ def _dropped(
     some: Sequence[ControlPart],
     expect: Callable[[Sequence[Kept]], None] = lambda sets: None,
 ) -> Kept:
-    """``kept`` without those of ``some`` that need not stay."""
     others = kept.difference(some)
     return others.union(ddmin([some], holds, stays=others, expect=expect))

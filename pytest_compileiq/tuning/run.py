@@ -83,11 +83,7 @@ class TuningRun:
         self.search.begin(tuning.baseline.built, earlier.batches)
 
     def advance(self, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Search while ``goes_on``, and the budget lasts.
-
-        Raises:
-            TuneFailed: nothing that was evaluated can be judged; the journal forgets it.
-        """
+        """Search while ``goes_on``, and the budget lasts."""
         with self._failures_named():
             try:
                 self.search.advance(goes_on)
@@ -103,11 +99,6 @@ class TuningRun:
 
         Args:
             reduces: whether a winner is reduced, and its controls attributed.
-
-        Raises:
-            TuneFailed: the search measured nothing, or evidence was lost. Nothing is written then.
-            StoreError: the store could not be written.
-            KeyboardInterrupt: the search was interrupted before there was anything to settle.
         """
         tuning, search, scorer, incumbent = self.tuning, self.search, self.brief.scorer, self.incumbent
         front = pareto_front(search.scored.values())
@@ -126,14 +117,13 @@ class TuningRun:
         if incumbent is not None and incumbent.controls is not None and winner.sound.is_wrong(incumbent.controls):
             incumbent = replace(incumbent, controls=None)
         report = settle(tuning, incumbent, winner, result)
-        self.brief.trackers.end(report.verdict, report.message)
+        self.brief.trackers.tell("end", report.verdict, report.message)
         if not search.interrupted:
             self.journal.clear()
         notes = (*report.notes, *self._notes(report, winner, refused))
         return replace(report, notes=notes, interrupted=search.interrupted)
 
     def _notes(self, report: ItemReport, winner: Winner, refused: Sequence[str]) -> Iterator[str]:
-        """Notes beside the verdict."""
         tuning, search, proof = self.tuning, self.search, winner.proof
         benchmark = tuning.benchmark
         controls = None if isinstance(proof, NoWinner) else proof.winner
@@ -162,7 +152,6 @@ class TuningRun:
         yield from tuning.pool.remarks(benchmark)
 
     def _begin_search(self) -> Earlier:
-        """Make the search from the journal's seeds and lessons; returns the journal's content."""
         earlier = self.journal.begin(self.identity, self.seeds, self.lessons)
         self.lessons = earlier.lessons
         benchmark = self.tuning.benchmark
@@ -189,13 +178,7 @@ class TuningRun:
 def open_run(
     benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress, budget: Budget
 ) -> Iterator[TuningRun]:
-    """Check the baseline, and resume or begin the search of one benchmark, whose journal is locked until this is left.
-
-    Raises:
-        MarkerError: the compiler does not take an option of the marker's space, or there is no such engine for it.
-        TuneFailed: the baseline does not build, does not run here, or is not correct.
-        StoreError: another process searches it, or the journal cannot be used.
-    """
+    """Check the baseline, and resume or begin a search, whose journal is locked until this is left."""
     benchmark.try_options()
     tell_noise(benchmark, progress)
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
@@ -213,7 +196,7 @@ def open_run(
         )  # fmt: skip
         identity = identity_of(benchmark, tuning.baseline.built, engine, tuning.seed, settings)
         metrics = [objective.metric for objective in benchmark.objectives]
-        trackers.begin(benchmark.name, benchmark.builder.target, metrics, identity)
+        trackers.tell("begin", benchmark.name, benchmark.builder.target, metrics, identity)
         yield TuningRun(
             tuning, incumbent, journal, identity, seeds, lessons, brief, engine, unused, (*unread, *passed_over)
         )

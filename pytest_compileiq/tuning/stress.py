@@ -77,11 +77,7 @@ class Stressing:
     clock: Callable[[], float] = time.monotonic
 
     def sound(self, ranked: Sequence[ControlsFile], *, most: int) -> Sound:
-        """The first ``most`` of ``ranked`` that are wrong on no draw.
-
-        Raises:
-            NoWorker: a worker process did not get ready.
-        """
+        """The first ``most`` of ``ranked`` that are wrong on no draw."""
         sound = Sound()
         for controls in ranked:
             if len(sound.finalists) == most:
@@ -91,11 +87,7 @@ class Stressing:
         return sound
 
     def holds(self, controls: ControlsFile, sound: Sound) -> bool:
-        """Whether ``controls`` are wrong on no draw; ``sound`` keeps what draws gave, or the one they are wrong on.
-
-        Raises:
-            NoWorker: a worker process did not get ready.
-        """
+        """Whether ``controls`` are wrong on no draw; ``sound`` keeps what draws gave, or the one they are wrong on."""
         judged = self.hold(controls)
         if isinstance(judged, Wrong):
             sound.wrong.append(judged)
@@ -109,10 +101,6 @@ class Stressing:
         Returns:
             What the draws gave, or the first one on which the controls are wrong; None where none are asked for, or
             where the kernel cannot run here.
-
-        Raises:
-            NoWorker: a worker process did not get ready.
-            StoreError: a worker gave what no artifact can hold.
         """
         benchmark = self.benchmark
         if benchmark.spec.stress == 0 or benchmark.native is not None:

@@ -64,7 +64,6 @@ class ReductionTrial:
 
     @cached_property
     def _aims(self) -> Mapping[str, float]:
-        """As ``budgets``, the part of them that may be used up here."""
         return {metric: AIM * budget for metric, budget in self.budgets.items()}
 
     def with_more_time(self, bound_s: float) -> ReductionTrial:
@@ -170,7 +169,6 @@ class ReductionTrial:
         return (pairs >= ENOUGH and self._seems_within(rows, 0.5)) or None
 
     def _seems_within(self, rows: Rows, share: float) -> bool:
-        """Whether the mean losses are within this share of their budgets, as far as these samples tell."""
         return all(
             self._loss_of(objective, own) <= share * self._aims[objective.metric]
             for (objective, _), own in rows.items()
@@ -184,7 +182,6 @@ class ReductionTrial:
         return is_within(losses, self._aims[objective.metric], LEVEL / len(LOOKS))
 
     def _loss_of(self, objective: Objective, rows: Sequence[SampleRow]) -> float:
-        """The mean loss, as a log-ratio or a share; infinite where every block was disturbed."""
         losses = paired_losses(rows, objective.direction)
         return float(losses.mean()) if losses.size else math.inf
 

@@ -54,14 +54,7 @@ class Winner:
 def prove_winner(
     tuning: Tuning, search: Search, bench: Bench, has_front: bool, incumbent: Incumbent | None, *, reduces: bool
 ) -> Winner:
-    """Prove and reduce the best of the search that is wrong on no draw, if it has judged enough to say anything.
-
-    Raises:
-        NothingJudged: no verdict can be given on what was evaluated.
-        TuneFailed: evidence was lost, the baseline failed, or others disturb every measurement.
-        NoWorker: a worker process did not get ready.
-        KeyboardInterrupt: the search was interrupted before there was anything to settle; the same command goes on.
-    """
+    """Prove and reduce the best of the search that is wrong on no draw, if it has judged enough to say anything."""
     benchmark = tuning.benchmark
     playoff = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
     stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
@@ -162,7 +155,6 @@ def _reduced(
 
 
 def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
-    """Whether these are the committed controls, of which nothing more can be left out."""
     if incumbent is None or incumbent.controls is None or incumbent.artifact.reduction is None:
         return False
     return incumbent.controls.key == controls.key and not incumbent.artifact.reduction.is_open

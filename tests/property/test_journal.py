@@ -140,7 +140,9 @@ def search(root: Path, done: dict[int, Evaluated]) -> tuple[list[Told], list[str
             benchmark, Scorer(pool, benchmark, Random(0)), journal, Budget(8), 1, FakeProgress(), Trackers([], print),
             frozenset({"kernel"}),
         )  # fmt: skip
-        Search(brief, engine).run(benchmark.builds.get(None), earlier)
+        search = Search(brief, engine)
+        search.begin(benchmark.builds.get(None), earlier)
+        search.advance()
         (batch,) = journal.begin(IDENTITY, ()).batches
     return engine.told, [options for what, _, options in pool.asked if what == "block"], dict(batch.done)
 

@@ -45,7 +45,8 @@ def searching(tmp_path):
                 Trackers([], print), frozenset(stands_for), withdrawn,
             )  # fmt: skip
             search = Search(brief, engine)
-            search.run(benchmark.builds.get(None), earlier.batches)
+            search.begin(benchmark.builds.get(None), earlier.batches)
+            search.advance()
         return search
 
     return run

@@ -470,7 +470,7 @@ def test_a_search_asks_and_tells_the_same_however_often_it_pauses(tmp_path, obje
             while not search.is_over:
                 left = iter(range(batches if turns else 100))
                 search.advance(lambda left=left: next(left, None) is not None)
-                assert all(build.done() for waiting in search._waiting for build in waiting.builds)
+                assert all(build.done() for waiting in search._waiting for _, _, build in waiting.left.values())
         assert search.tally.evaluations == 18
         orders.append(engine.order)
     assert orders[0] == orders[1]
