@@ -66,8 +66,13 @@ class Replay:
                 return self._draw(self.settings.draw), None
             artifact = self.integrity.read(self.notes.append)
             self._proof = proof_of(artifact)
-            if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
-                return self._unproven(artifact)
+            # Withdrawn controls, and those that wait for their proof, claim nothing: nothing of them can be stale.
+            if artifact.outcome == "retired":
+                return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
+            if artifact.outcome == "promoted":
+                report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
+                prove = _PROVE.format(nodeid=for_shell(self.benchmark.nodeid))
+                return replace(report, remedy=report.remedy or prove), cause
             return self._replay(artifact), None
         except Stop as stop:
             return self._stopped(stop)
@@ -95,12 +100,6 @@ class Replay:
         repeat_draw(self.benchmark, self.body, controls, seed)
         return self._report(Verdict.UNCHECKED, f"both arms hold on draw {seed}, and nothing else was checked", None)
 
-    def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
-        if artifact.outcome == "retired":
-            return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
-        report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
-        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=for_shell(self.benchmark.nodeid))), cause
-
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self.integrity.controls(artifact)
         if controls is not None:
@@ -125,12 +124,16 @@ class Replay:
         try:
             baseline = self.benchmark.builds.look(None)
         except BuildError as error:
-            raise Stop(
-                Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
-            ) from error
+            why = f"the baseline does not build: {error}"
+            raise Stop(Verdict.FAILED, why, "mend the source or the flags") from error
         if unnamed := why_unnamed(self.benchmark):
             raise Stop(Verdict.FAILED, unnamed, _NAME_ONE)
-        self._expect_the_objectives_entries(baseline)
+        for objective in self.benchmark.exact_objectives:
+            try:
+                if of_entries(objective.metric)[1] is not None:
+                    self.benchmark.value_of(objective.metric, baseline)
+            except BuildError as error:
+                raise Stop(Verdict.FAILED, str(error), _NAME_ONE) from error
         self.notes += self.benchmark.remarks(baseline)
         try:
             tuned = self.benchmark.builds.look(controls) if controls else None
@@ -147,14 +150,6 @@ class Replay:
             self.checks.append(Check("build", "not kept", reason))
         self._judge_staleness(artifact, controls, baseline, tuned)
         return baseline, tuned
-
-    def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:
-        for objective in self.benchmark.exact_objectives:
-            try:
-                if of_entries(objective.metric)[1] is not None:
-                    self.benchmark.value_of(objective.metric, baseline)
-            except BuildError as error:
-                raise Stop(Verdict.FAILED, str(error), _NAME_ONE) from error
 
     def _judge_staleness(
         self, artifact: Artifact, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None
@@ -189,7 +184,7 @@ class Replay:
         """Run the body on every workload: the functions it took from ``load()``, or None where it could not be run."""
         benchmark = self.benchmark
         if benchmark.builder.native is not None and benchmark.needs_device:
-            self._not_run(benchmark.builder.native)
+            self.checks.append(Check("correctness", "not run", benchmark.builder.native))
             return None
         used: set[str] = set()
         compared: dict[str, str] = {}
@@ -202,20 +197,13 @@ class Replay:
                     raise Stop.wrong(failure, "the baseline", workload.name) from failure
                 raise Stop.wrong(failure, "the committed controls", workload.name, ends=("wrong",)) from failure
             if checked.not_run is not None:
-                self._not_run(checked.not_run)
+                self.checks.append(Check("correctness", "not run", checked.not_run))
                 return None
             self._recorded[workload.name] = checked.recorded
             used |= checked.touched.used
             compared |= checked.compared
         self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
         return used
-
-    def _not_run(self, reason: str) -> None:
-        self.checks.append(Check("correctness", "not run", reason))
-
-    @property
-    def _from_cache(self) -> str | None:
-        return next((check.detail for check in self.checks if check.status == "cached"), None)
 
     @property
     def _missed(self) -> str | None:
@@ -240,7 +228,8 @@ class Replay:
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
         not_compared = self._compare_scores(artifact)
-        same = self._from_cache or ("same machine code" if artifact.compiler.compiles else "same inputs")
+        cached = next((check.detail for check in self.checks if check.status == "cached"), None)
+        same = cached or ("same machine code" if artifact.compiler.compiles else "same inputs")
         report = self._report(Verdict.REPLAYED, f"{same}, still correct", artifact)
         if not claims:
             return report if not_compared else replace(report, verdict=Verdict.PROVEN, message=_COMPARED)
@@ -258,11 +247,8 @@ class Replay:
         finally:
             self.notes += self.pool().remarks(self.benchmark)
         results = results_of(artifact.claims, measured=list(map(as_measured, here, decisions)))
-        said = [
-            warning(self.benchmark.rootdir, here[0].device),
-            *sorted({measured_otherwise(self.benchmark, claim) for claim in here}),
-        ]
-        self.notes += filter(None, said)
+        said = [measured_otherwise(self.benchmark, claim) for claim in here]
+        self.notes += filter(None, [warning(self.benchmark.rootdir, here[0].device), *sorted(set(said))])
         lead = results[0].workload, results[0].objective
         decided = zip(here, decisions, strict=True)
         reasons = {(claim.workload, claim.objective): decision.reason for claim, decision in decided}
@@ -270,10 +256,9 @@ class Replay:
         return report.with_results(results)
 
     def _compare_scores(self, artifact: Artifact) -> bool:
-        """Compare the scores that were the same in every process when they were proven, by one run of each arm here.
+        """Compare the scores that were the same in every process of the proof, by one run of each arm here.
 
-        Returns:
-            Whether some could not be compared: they were proven on another device, or the body does not run here.
+        Returns whether some could not be compared: proven on another device, or the body does not run here.
         """
         scores = [claim for claim in artifact.claims if claim.kind == "exact" and not claim.of_the_build]
         here = [claim for claim in scores if claim.device == self._device_name(claim.objective)]
@@ -348,22 +333,24 @@ class Replay:
     def _report(self, verdict: Verdict, message: str, artifact: Artifact | None) -> ItemReport:
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
-        notes = (*report.notes, *self.notes)
         return replace(
-            report,
-            checks=tuple(self.checks),
-            notes=notes,
-            built=self._built,
-            measured=tuple(self._measured),
-            proof=self._proof,
-        )
+            report, checks=tuple(self.checks), notes=(*report.notes, *self.notes), built=self._built,
+            measured=tuple(self._measured), proof=self._proof,
+        )  # fmt: skip
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
         if stop.artifact is not None:
             self._proof = proof_of(stop.artifact)
         told = self._report(stop.verdict, stop.message, None)
         told = replace(told, remedy=stop.remedy, moved=stop.moved, ends=stop.ends)
-        if not self._is_lenient(stop.verdict):
+        settings = self.settings
+        asked = {
+            Verdict.STALE: settings.stale,
+            Verdict.MISSING: settings.missing,
+            Verdict.INCONCLUSIVE: settings.inconclusive,
+        }
+        is_lenient = stop.verdict == Verdict.NO_DEVICE and settings.no_device != "fail"
+        if not is_lenient and asked.get(stop.verdict) != "warn":
             return replace(told, failed=True), stop.cause
         body_had_its_turn = any(check.name == "correctness" for check in self.checks)
         if body_had_its_turn or self.benchmark.builder.native is not None:
@@ -371,24 +358,14 @@ class Replay:
         report, cause = self._baseline_only(stop.verdict, stop.message)
         return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved, ends=stop.ends), cause
 
-    def _is_lenient(self, verdict: Verdict) -> bool:
-        settings = self.settings
-        asked = {
-            Verdict.STALE: settings.stale,
-            Verdict.MISSING: settings.missing,
-            Verdict.INCONCLUSIVE: settings.inconclusive,
-        }
-        return asked.get(verdict) == "warn" or (verdict == Verdict.NO_DEVICE and settings.no_device != "fail")
-
     def _baseline_only(self, verdict: Verdict, message: str) -> tuple[ItemReport, BaseException | None]:
         """Run the body with no controls, so that the test still tests something."""
         try:
             self.benchmark.builds.get(None)
             self._correct(None)
         except BuildError as error:
-            return replace(
-                self._report(Verdict.FAILED, f"the baseline does not build: {error}", None), failed=True
-            ), None
+            failed = self._report(Verdict.FAILED, f"the baseline does not build: {error}", None)
+            return replace(failed, failed=True), None
         except Stop as stop:
             return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
         return self._report(verdict, message, None), None

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,14 +55,23 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
         What could not be checked, in sentences.
     """
     elsewhere: BuildResult | None = None
-    unchecked = tuple(_of_this_checkout(benchmark))
+    unchecked: tuple[str, ...] = ()
+    place = str(benchmark.rootdir)
+    # Building a copy with the same marker cannot reveal paths of this checkout in the compiler's command.
+    words = benchmark.builder.compiler.command
+    if named := next((word for word in words if f"{place}{os.sep}" in word or word.endswith(place)), None):
+        unchecked = (
+            f"the compiler's command names this checkout ({named}): another one is stale where it names itself",
+        )
     try:
         elsewhere = _build_elsewhere(benchmark)
     except _NotMovable as error:
         unchecked += (f"whether another checkout gives the same machine code was not checked: {error}",)
     if elsewhere is not None and elsewhere.digest == built.digest:
         return unchecked
-    again = benchmark.builder.build(None, _home(benchmark, "baseline-again"), timeout_s=benchmark.spec.timeout_s)
+    again = benchmark.builder.build(
+        None, benchmark.builds.directory / "baseline-again", timeout_s=benchmark.spec.timeout_s
+    )
     if again.digest != built.digest:
         raise NotReproducible(
             "building the baseline twice in two directories gives different machine code in "
@@ -78,23 +87,14 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
     return unchecked
 
 
-def _of_this_checkout(benchmark: TunedBenchmark) -> Iterator[str]:
-    """Paths of this checkout in the compiler's command, which building a copy with the same marker cannot reveal."""
-    place = str(benchmark.rootdir)
-    for word in benchmark.builder.compiler.command:
-        if f"{place}{os.sep}" in word or word.endswith(place):
-            yield f"the compiler's command names this checkout ({word}): another one is stale where it names itself"
-            return
-
-
 def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
     here, sources = benchmark.place, benchmark.fingerprint.sources
     try:
-        there = lay_out(here, sources, benchmark.builder.compiler.command, _home(benchmark, "elsewhere"))
+        there = lay_out(here, sources, benchmark.builder.compiler.command, benchmark.builds.directory / "elsewhere")
         moved = benchmark.spec.toolchain.resolve(there)
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
             raise _NotMovable(f"a copy of the project reads {others[0][0]} too: name files relative to the test file")
-        return moved.build(None, _home(benchmark, "baseline-elsewhere"), timeout_s=benchmark.spec.timeout_s)
+        return moved.build(None, benchmark.builds.directory / "baseline-elsewhere", timeout_s=benchmark.spec.timeout_s)
     except _NotMovable:
         raise
     except Exception as error:  # whatever a third party's toolchain raises
@@ -140,10 +140,6 @@ def _top(place: Place, paths: Iterable[str]) -> Path:
 def _where(one: BuildResult, other: BuildResult) -> str:
     names = sorted(name for name in one.code.keys() | other.code.keys() if one.code.get(name) != other.code.get(name))
     return ", ".join(first_of(names))
-
-
-def _home(benchmark: TunedBenchmark, name: str) -> Path:
-    return benchmark.builds.directory / name
 
 
 _GIVE = (
@@ -230,8 +226,11 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
     if not benchmark.objectives:
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
-    if not benchmark.builder.compiler.compiles and (asked := _of_a_build(benchmark)):
-        raise TuneFailed(f"{benchmark.nodeid}: nothing is compiled, so there is no {asked}: measure, or record a score")
+    of_build = next((each.metric for each in benchmark.objectives if not each.needs_device), None)
+    if of_build and not benchmark.builder.compiler.compiles:
+        raise TuneFailed(
+            f"{benchmark.nodeid}: nothing is compiled, so there is no {of_build}: measure, or record a score"
+        )
     try:
         for metric in (*(objective.metric for objective in benchmark.exact_objectives), *benchmark.spec.limits):
             benchmark.value_of(metric, built)
@@ -257,11 +256,6 @@ def _expect_sources_inside(benchmark: TunedBenchmark) -> None:
                 f"{benchmark.nodeid}: {name} {why}, whose rootdir is {benchmark.rootdir}: {rooted}"
                 "move the file into the project"
             ) from why
-
-
-def _of_a_build(benchmark: TunedBenchmark) -> str | None:
-    metrics = (objective.metric for objective in benchmark.objectives if not objective.needs_device)
-    return next(metrics, None)
 
 
 @dataclass(frozen=True)

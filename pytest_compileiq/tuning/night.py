@@ -66,6 +66,7 @@ class Night:
     _over: str = ""
     _stopped: str = ""
     _budget: NightBudget = field(init=False)
+    _book: NightBook = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to spend."""
@@ -78,26 +79,35 @@ class Night:
             StoreError: another night is spent in this project, or the state of an earlier one cannot be used.
             KeyboardInterrupt: a second Ctrl-C; the same command goes on.
         """
-        with open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as book, ExitStack() as held:
-            self._budget.earlier_s, self._budget.earlier_evaluations = book.state.spent_s, book.state.evaluations
-            self._budget.is_proving = book.state.is_proving
-            if book.state.closed:
-                closed = quantity(len(book.state.closed), "benchmark")
+        budget = self._budget
+        with (
+            open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as self._book,
+            ExitStack() as held,
+        ):
+            state = self._book.state
+            budget.earlier_s, budget.earlier_evaluations = state.spent_s, state.evaluations
+            budget.is_proving = state.is_proving
+            if state.closed:
+                closed = quantity(len(state.closed), "benchmark")
                 self.watch.say(f"going on with an earlier night, which closed {closed}; --tune-fresh starts anew")
-            self._tasks = self._budget.tasks = [
-                NightTask(entry, self._budget.by_time, held.enter_context(ExitStack())) for entry in self.entries
+            self._tasks = budget.tasks = [
+                NightTask(entry, budget.by_time, held.enter_context(ExitStack())) for entry in self.entries
             ]
             for task in self._tasks:
-                task.seconds = book.state.seconds.get(task.entry.nodeid, 0.0)
+                task.seconds = state.seconds.get(task.entry.nodeid, 0.0)
+            waiting = iter(self._tasks)
+            longest = longest_turn(budget.whole * len(self.pools), len(self._tasks))
             try:
-                self._open(book)
-                self._search(book)
-                self._prove(book)
+                # Every baseline is checked, and every search has its first batch, as long as there is room.
+                self._on_devices(lambda: None if self._stopped else next(waiting, None), self._open)
+                # Turn by turn where the weighted log-time falls fastest.
+                self._on_devices(self._next_turn, lambda task, place: self._serve(task, place, longest))
+                self._prove()
             except KeyboardInterrupt:
                 self._interrupt()
-                self._prove(book)
+                self._prove()
             if not self._stopped:
-                book.end(keeps_closed=bool(self._of("not reached")))
+                self._book.end(keeps_closed=bool(self._of("not reached")))
         return self.report()
 
     @property
@@ -107,93 +117,81 @@ class Night:
 
     def report(self) -> NightReport:
         """The night as it stands."""
-        by_time = self._budget.by_time
+        by_time, whole = self._budget.by_time, self._budget.whole
         rows = tuple(
             NightRow(
                 task.entry.nodeid, task.entry.name, task.weight, task.standing, task.evaluations, task.best,
-                (task.seconds if by_time else task.evaluations) / self._budget.whole, task.why, task.shift,
+                (task.seconds if by_time else task.evaluations) / whole, task.why, task.shift,
             )
             for task in self._tasks
         )  # fmt: skip
-        unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
         doing = self._over or ", ".join(doing for _, doing in sorted(self._doing.items()))
-        return NightReport(unit, self._budget.whole, self._budget.spent, self._budget.reserved(), doing, rows)
+        unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
+        return NightReport(unit, whole, self._budget.spent, self._budget.reserved(), doing, rows)
 
-    def keep_spent(self, task: NightTask, book: NightBook) -> None:
-        """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
-        now = time.monotonic()
-        task.seconds += now - task.since
-        task.since = now
-        book.spend(
-            task.entry.nodeid, task.seconds, spent_s=self._budget.spent_s, evaluations=self._budget.spent_evaluations
-        )
-
-    def evaluated(self, task: NightTask, book: NightBook) -> None:
+    def evaluated(self, task: NightTask) -> None:
         """Note one evaluation, and show the night.
 
         Raises:
             KeyboardInterrupt: the night was interrupted, of which only the main thread hears.
         """
         with self._turns:
-            self.keep_spent(task, book)
-            book.save_now_and_then()
+            self._keep_spent(task)
+            self._book.save_now_and_then()
             self.watch.show(self.report)
         if self.interrupted and threading.current_thread() is not threading.main_thread():
             raise KeyboardInterrupt
 
+    def _keep_spent(self, task: NightTask) -> None:
+        """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
+        now = time.monotonic()
+        task.seconds += now - task.since
+        task.since = now
+        self._book.spend(
+            task.entry.nodeid, task.seconds, spent_s=self._budget.spent_s, evaluations=self._budget.spent_evaluations
+        )
+
+    def _on_devices(self, take: Callable[[], NightTask | None], do: Callable[[NightTask, int], None]) -> None:
+        on_devices(len(self.pools), take, do, self._interrupt)
+
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, book: NightBook) -> None:
-        waiting = iter(self._tasks)
-
-        def next_to_open() -> NightTask | None:
-            return None if self._stopped else next(waiting, None)
-
-        on_devices(len(self.pools), next_to_open, lambda task, place: self._open_at(task, place, book), self._interrupt)
-
-    def _open_at(self, task: NightTask, place: int, book: NightBook) -> None:
+    def _open(self, task: NightTask, place: int) -> None:
         with self._served(task, place):
             self._doing[place] = f"opening {task.entry.name}"
-            with self._on(task, book):
-                self._open_one(task, task.entry.make(), book)
+            with self._noted(task):
+                benchmark = task.entry.make()
+                begun, task.weight = time.monotonic(), benchmark.spec.weight
+                if self._is_closed(task, benchmark):
+                    return
+                has_room = self._budget.has_room(self._budget.opening_s, task)
+                if not has_room and benchmark.nodeid not in self._book.state.opened:
+                    self._leave(task, "the budget has no room for it: the same command goes on with it")
+                    return
+                self._enter(task, benchmark)
+                opened = open_run(
+                    benchmark, settings=self.settings, store=self.store, pool=task.pool,
+                    progress=_TaskProgress(self, task), budget=Budget(),
+                )  # fmt: skip
+                task.run = task.held.enter_context(opened)
+                task.standing = "searching"
+                self._book.open(benchmark.nodeid)
+                self._turn(task, 1 if self._budget.has_room(0.0, task) else 0)
+                task.opening_s = time.monotonic() - begun
 
-    def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
-        begun, task.weight = time.monotonic(), benchmark.spec.weight
-        if self._is_closed(task, benchmark, book):
-            return
-        if not self._budget.has_room(self._budget.opening_s, task) and benchmark.nodeid not in book.state.opened:
-            self._leave(task, "the budget has no room for it: the same command goes on with it")
-            return
-        self._enter(task, benchmark)
-        progress = _TaskProgress(self, task, book)
-        opened = open_run(
-            benchmark, settings=self.settings, store=self.store, pool=task.pool, progress=progress, budget=Budget()
-        )
-        task.run = task.held.enter_context(opened)
-        task.standing = "searching"
-        book.open(benchmark.nodeid)
-        self._turn(task, 1 if self._budget.has_room(0.0, task) else 0)
-        task.opening_s = time.monotonic() - begun
-
-    def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
+    def _is_closed(self, task: NightTask, benchmark: TunedBenchmark) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
-        if closed := book.closed(benchmark, self.settings):
+        if closed := self._book.closed(benchmark, self.settings):
             task.evaluations, task.best = closed.evaluations, closed.best
             self._end(task, closed.report, "closed by an earlier run of this night")
             return True
-        if stored := book.stored_by_a_killed_run(benchmark, self.settings):
-            book.close(benchmark, stored, self.settings, 0, 0.0)
+        if stored := self._book.stored_by_a_killed_run(benchmark, self.settings):
+            self._book.close(benchmark, stored, self.settings, 0, 0.0)
             self._end(task, stored, "stored by an earlier run of this night, which was killed then")
             return True
         return False
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _search(self, book: NightBook) -> None:
-        """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
-        longest = longest_turn(self._budget.whole * len(self.pools), len(self._tasks))
-        on_devices(len(self.pools), self._next_turn, lambda task, place: self._serve(task, place, longest, book),
-                   self._interrupt)  # fmt: skip
 
     def _next_turn(self) -> NightTask | None:
         """Whose turn is next, among those whom no device serves now; None once no more turn can come."""
@@ -209,13 +207,21 @@ class Night:
                 self._turns.wait()
         return None
 
-    def _serve(self, task: NightTask, place: int, longest: float, book: NightBook) -> None:
+    def _serve(self, task: NightTask, place: int, longest: float) -> None:
+        """At least one batch, and on until the switch to it weighs little; a search that is over is proven at once."""
         with self._served(task, place):
             self._doing[place] = f"searching {task.entry.name}"
-            with self._on(task, book):
-                self._take_turn(task, longest)
+            with self._noted(task):
+                switch_s = self._enter(task, task.benchmark)
+                begun_s, begun = time.monotonic(), task.spent
+
+                def goes_on() -> bool:
+                    is_short = time.monotonic() - begun_s < SWITCHES * switch_s
+                    return is_short and task.spent - begun < longest and self._budget.has_room(task.batch_s, task)
+
+                self._turn(task, 1, goes_on)
             if task.standing == "searching" and task.opened.search.is_over:
-                self._close(task, place, book, "its engine had nothing left to try")
+                self._close(task, place, "its engine had nothing left to try")
 
     @contextmanager
     def _served(self, task: NightTask, place: int) -> Iterator[None]:
@@ -227,17 +233,6 @@ class Night:
             with self._turns:
                 task.is_served = False
                 self._turns.notify_all()
-
-    def _take_turn(self, task: NightTask, longest: float) -> None:
-        """At least one batch, and on until the switch to it weighs little."""
-        switch_s = self._enter(task, task.benchmark)
-        begun_s, begun = time.monotonic(), task.spent
-
-        def goes_on() -> bool:
-            is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            return is_short and task.spent - begun < longest and self._budget.has_room(task.batch_s, task)
-
-        self._turn(task, 1, goes_on)
 
     def _turn(self, task: NightTask, least: int, goes_on: Callable[[], bool] = lambda: False) -> None:
         """At least so many batches, and more while ``goes_on``; what an earlier run has in the journal comes first."""
@@ -257,6 +252,7 @@ class Night:
             self._interrupt()
 
     def _enter(self, task: NightTask, benchmark: TunedBenchmark) -> float:
+        """Have the worker that searches enter the test; how long that took, in seconds."""
         begun = time.monotonic()
         task.pool.prepare(range(1), benchmark)
         seconds = time.monotonic() - begun
@@ -265,76 +261,70 @@ class Night:
 
     # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _prove(self, book: NightBook) -> None:
-        """Prove what is still open, the greatest gain first; after a Ctrl-C what is promising, and nothing after -x.
-
-        What an earlier run was killed in the middle of is gone on with, whatever the time.
-        """
-        has_end = self._budget.by_time and not (self._stopped or book.state.is_proving)
-        book.state.is_proving |= not self._stopped
-        why = self._why_over()
+    def _prove(self) -> None:
+        """Prove what is still open, the greatest gain first; after a Ctrl-C what is promising, and nothing after -x."""
+        state, budget = self._book.state, self._budget
+        # What an earlier run was killed in the middle of is gone on with, whatever the time.
+        has_end = budget.by_time and not (self._stopped or state.is_proving)
+        state.is_proving |= not self._stopped
+        if budget.is_over:
+            why = "the budget was spent"
+        elif budget.reserved():
+            why = "the rest of the budget was kept for proofs"
+        else:
+            why = "the budget has no room for another batch"
         in_order = iter(sorted(self._of("searching"), key=lambda task: task.best * task.weight))
 
         def settle(task: NightTask, place: int) -> None:
-            if reason := self._why_unproven(task, has_end=has_end):
-                self._leave(task, reason)
-                return
-            with self._served(task, place):
-                self._close(task, place, book, self._stopped or why)
+            if self._stopped and not (self.interrupted and task.is_promising):
+                self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
+            elif has_end and budget.is_over:
+                was_promising = "the time was over before its proof"
+                over = was_promising if task.is_promising else "no gain worth a proof was seen in the time"
+                self._leave(task, f"{over}: the same command goes on with its search")
+            else:
+                with self._served(task, place):
+                    self._close(task, place, self._stopped or why)
 
-        on_devices(len(self.pools), lambda: next(in_order, None), settle, self._interrupt)
+        self._on_devices(lambda: next(in_order, None), settle)
         for task in self._of("waiting"):
             self._leave(task, f"{self._stopped} before it was opened: the same command goes on with it")
         left = len(self._of("not reached"))
         self._over = self._stopped or (f"unfinished: {left} not reached" if left else "done")
         self.watch.show(self.report)
 
-    def _why_unproven(self, task: NightTask, *, has_end: bool) -> str | None:
-        if self._stopped and not (self.interrupted and task.is_promising):
-            return f"{self._stopped} before it was proven: the same command goes on with its search"
-        if has_end and self._budget.is_over:
-            was_promising = "the time was over before its proof"
-            over = was_promising if task.is_promising else "no gain worth a proof was seen in the time"
-            return f"{over}: the same command goes on with its search"
-        return None
-
-    def _why_over(self) -> str:
-        if self._budget.is_over:
-            return "the budget was spent"
-        return (
-            "the rest of the budget was kept for proofs"
-            if self._budget.reserved()
-            else "the budget has no room for another batch"
-        )
-
-    def _close(self, task: NightTask, place: int, book: NightBook, why: str) -> None:
+    def _close(self, task: NightTask, place: int, why: str) -> None:
         """Prove and store it, once and for all."""
         run, benchmark = task.opened, task.benchmark
         reduces = self.settings.reduce and not self.interrupted and self._budget.can_be_reduced(task)
         self._doing[place], task.standing = f"proving {task.entry.name}", "proving"
         self.watch.show(self.report)
         run.search.interrupted = False  # its journal goes with its proof
-        with self._on(task, book):
-            book.begin_closing(benchmark, self.settings)
+        with self._noted(task):
+            self._book.begin_closing(benchmark, self.settings)
             report = run.close(reduces=reduces)
             large = ("stored as it was found: there was no time to make it small",)
             hurried = large if self.settings.reduce and not reduces and report.verdict is Verdict.TUNED else ()
             report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
-            book.close(benchmark, report, self.settings, task.evaluations, task.best)
+            self._book.close(benchmark, report, self.settings, task.evaluations, task.best)
             self._end(task, report, why)
 
     # ── how a task ends ──────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _on(self, task: NightTask, book: NightBook) -> Iterator[None]:
-        """What is done for one benchmark: its time is its own, and what fails in it ends nothing else."""
+    def _noted(self, task: NightTask) -> Iterator[None]:
+        """Work for one benchmark: its time is its own, and a failure in it ends nothing else."""
         task.since = time.monotonic()
         try:
             yield
         except LeftAlone as reason:
             self._leave(task, str(reason), "skipped")
         except Exception as error:
-            self._fail(task, error)
+            task.standing, task.why = "failed", str(error)
+            self.endings[task.entry.nodeid] = error
+            self.watch.say(f"{task.entry.name}: failed: {error}")
+            if self.most_failures and len(self._of("failed")) >= self.most_failures:
+                self._stopped = f"stopped after {quantity(self.most_failures, 'failure')}"
         except KeyboardInterrupt:
             task.standing = "searching" if task.standing == "proving" else task.standing
             raise
@@ -343,8 +333,8 @@ class Night:
                 task.held.close()
                 task.run = None  # its engine may hold a process
             with self._turns:
-                self.keep_spent(task, book)
-                book.save()
+                self._keep_spent(task)
+                self._book.save()
                 self.watch.show(self.report)
 
     def _interrupt(self) -> None:
@@ -359,13 +349,6 @@ class Night:
         task.standing, task.why = standing, why
         self.endings[task.entry.nodeid] = LeftAlone(f"{task.entry.name}: {why}")
 
-    def _fail(self, task: NightTask, error: Exception) -> None:
-        task.standing, task.why = "failed", str(error)
-        self.endings[task.entry.nodeid] = error
-        self.watch.say(f"{task.entry.name}: failed: {error}")
-        if self.most_failures and len(self._of("failed")) >= self.most_failures:
-            self._stopped = f"stopped after {quantity(self.most_failures, 'failure')}"
-
     def _of(self, standing: NightStanding) -> list[NightTask]:
         return [task for task in self._tasks if task.standing == standing]
 
@@ -374,13 +357,10 @@ class Night:
 class _TaskProgress:
     night: Night
     task: NightTask
-    book: NightBook
 
     def evaluated(self, tally: SearchCounts, budget: Budget, shift: float | None) -> None:
-        """Show the night, and keep what it has spent."""
         self.task.shift = shift
-        self.night.evaluated(self.task, self.book)
+        self.night.evaluated(self.task)
 
     def say(self, text: str) -> None:
-        """Say it."""
         self.night.watch.say(f"{self.task.entry.name}: {text}")

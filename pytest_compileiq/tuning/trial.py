@@ -26,11 +26,7 @@ ENOUGH = LOOKS[0]  # pairs of blocks after which a mean says something
 
 @dataclass
 class ReductionTrial:
-    """Holds sets of parts to the unreduced winner, until its time is over.
-
-    Attributes:
-        bound_s: seconds that it may take.
-    """
+    """Compares subsets of the winner's controls with the full winner, for at most ``bound_s`` seconds."""
 
     bench: Bench
     parts: ControlParts
@@ -62,16 +58,10 @@ class ReductionTrial:
         gains = zip(self.bench.benchmark.objectives, self.winner.scores, strict=True)
         return {objective.metric: loss_budget(-score) for objective, score in gains if not objective.exact}
 
-    @cached_property
-    def _aims(self) -> Mapping[str, float]:
-        return {metric: AIM * budget for metric, budget in self.budgets.items()}
-
     def with_more_time(self, bound_s: float) -> ReductionTrial:
         """One that goes on for ``bound_s`` seconds, and knows what was decided."""
-        decided: dict[Kept, bool | None] = {
-            kept: verdict for kept, verdict in self._verdicts.items() if verdict is not None
-        }
-        return replace(self, bound_s=bound_s, _started=time.monotonic(), _verdicts=decided)
+        decided = {kept: verdict for kept, verdict in self._verdicts.items() if verdict is not None}
+        return replace(self, bound_s=bound_s, _started=time.monotonic(), _verdicts={**decided})
 
     def controls(self, kept: Kept) -> ControlsFile:
         """The winner with these parts alone."""
@@ -99,19 +89,16 @@ class ReductionTrial:
 
     def has_same_code(self, kept: Kept, other: Kept) -> bool:
         """Whether these parts alone make the machine code of ``other``, and give its parameters."""
-        return self._built(kept) is not None and self._key_of(self._controls(kept)) == self._key_of(
-            self._controls(other)
-        )
+        if self._built(kept) is None:
+            return False
+        return self._key_of(self._controls(kept)) == self._key_of(self._controls(other))
 
     def guess(self, kept: Kept, share: float = 1.0) -> bool:
         """Whether these parts alone seem to lose at most this share of the budget, by counts and one block of each."""
-        build = self._built(kept)
-        if build is None:
-            return False
+        build, rows = self._built(kept), Rows()
         try:
-            if self._has_lost(build):
+            if build is None or self._has_lost(build):
                 return False
-            rows: Rows = {}
             self._sample(rows, 0, kept)
             return self._seems_within(rows, share)
         except (EvaluationFailed, StoreError):
@@ -169,21 +156,19 @@ class ReductionTrial:
         return (pairs >= ENOUGH and self._seems_within(rows, 0.5)) or None
 
     def _seems_within(self, rows: Rows, share: float) -> bool:
-        return all(
-            self._loss_of(objective, own) <= share * self._aims[objective.metric]
-            for (objective, _), own in rows.items()
-        )
+        for (objective, _), own in rows.items():
+            losses = paired_losses(own, objective.direction)
+            mean = float(losses.mean()) if losses.size else math.inf  # every block was disturbed
+            if mean > share * AIM * self.budgets[objective.metric]:
+                return False
+        return True
 
     def _compared(self, objective: Objective, rows: Sequence[SampleRow]) -> bool | None:
         steady = steady_values(rows) if objective.is_score else None
         if steady is not None:
             return score_loss(objective.direction, *steady) <= 0
         losses = paired_losses(rows, objective.direction)
-        return is_within(losses, self._aims[objective.metric], LEVEL / len(LOOKS))
-
-    def _loss_of(self, objective: Objective, rows: Sequence[SampleRow]) -> float:
-        losses = paired_losses(rows, objective.direction)
-        return float(losses.mean()) if losses.size else math.inf
+        return is_within(losses, AIM * self.budgets[objective.metric], LEVEL / len(LOOKS))
 
     def _sample(self, rows: Rows, number: int, kept: Kept) -> None:
         self.bench.sample(rows, number, self._random, self.winner.controls, self._controls(kept))

@@ -374,13 +374,13 @@ def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     [(GAIN, "the time was over before its proof"), (lambda _controls: 1e-3, "no gain worth a proof")],
 )
 def test_a_search_that_the_time_ends_is_told_with_what_it_saw(project, monkeypatch, seconds, said):
-    search = Night._search
+    prove = Night._prove
 
-    def until_the_end(night, book):
-        search(night, book)
+    def at_the_end(night):
         night._budget.earlier_s += 600
+        prove(night)
 
-    monkeypatch.setattr(Night, "_search", until_the_end)
+    monkeypatch.setattr(Night, "_prove", at_the_end)
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.batch_s", 700.0)
     night = spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=seconds))
     (row,) = night.report().rows
