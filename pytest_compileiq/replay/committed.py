@@ -10,10 +10,11 @@ from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
 from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure
+from pytest_compileiq.claim import Claim
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import End, MovedCode, Verdict
-from pytest_compileiq.replay.former_space import Moved, moved
+from pytest_compileiq.replay.former_space import moved
 from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
@@ -170,21 +171,19 @@ class Integrity:
         except StoreError as error:
             raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):
+            retune = RETUNE.format(nodeid=for_shell(self.benchmark.nodeid))
             if out_of_date := moved(self.benchmark, controls.knobs):
-                raise self._other_space(out_of_date)
+                wider = out_of_date.lets_in
+                remedy = f"{wider} in the marker lets them in; {retune}" if wider else retune
+                said = f"the compiler's space here no longer holds {out_of_date.said}"
+                raise Stop(Verdict.STALE, said, remedy, ends=("compiler",))
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
                 Verdict.CORRUPT,
                 f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                RETUNE.format(nodeid=for_shell(self.benchmark.nodeid)),
+                retune,
             )
         return controls
-
-    def _other_space(self, out_of_date: Moved) -> Stop:
-        retune = RETUNE.format(nodeid=for_shell(self.benchmark.nodeid))
-        remedy = f"{out_of_date.lets_in} in the marker lets them in; {retune}" if out_of_date.lets_in else retune
-        said = f"the compiler's space here no longer holds {out_of_date.said}"
-        return Stop(Verdict.STALE, said, remedy, ends=("compiler",))
 
     def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         """Compute every claim again from the committed samples, and the exact ones from the builds.
@@ -206,7 +205,18 @@ class Integrity:
                 said = f"a claim is to {claim.direction} {claim.objective}"
                 raise self.corrupt(f"{said}, and this test is to {wanted} it")
         try:
-            self._recompute(artifact, baseline, tuned)
+            for claim in artifact.claims:
+                if claim.of_the_build:
+                    self._compare(claim, baseline, tuned)
+            for claim, rows in self.store.read_samples(self.benchmark.name, artifact):
+                from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
+
+                direction = self.benchmark.direction(claim.objective)
+                recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
+            if artifact.attribution is not None:
+                from pytest_compileiq.rules.comparison import recompute_attribution  # as heavy
+
+                recompute_attribution(artifact.attribution)
         except StoreError as error:
             raise self.corrupt(error) from error
 
@@ -256,28 +266,16 @@ class Integrity:
             return f"; {error}"
         return "; it takes the committed controls, and its machine code is unproven"
 
-    def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
-        for claim in artifact.claims:
-            if not claim.of_the_build:
-                continue
-            try:
-                before, after = (self.benchmark.value_of(claim.objective, built) for built in (baseline, tuned))
-            except BuildError as error:
-                raise StoreError(f"the claim about {claim.objective} cannot be compared: {error}") from error
-            if (before, after) != (claim.baseline_value, claim.tuned_value):
-                raise StoreError(
-                    f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
-                    f"the builds give {before} → {after}"
-                )
-        for claim, rows in self.store.read_samples(self.benchmark.name, artifact):
-            from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
-
-            direction = self.benchmark.direction(claim.objective)
-            recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
-        if artifact.attribution is not None:
-            from pytest_compileiq.rules.comparison import recompute_attribution  # as heavy
-
-            recompute_attribution(artifact.attribution)
+    def _compare(self, claim: Claim, baseline: BuildResult, tuned: BuildResult) -> None:
+        try:
+            before, after = (self.benchmark.value_of(claim.objective, built) for built in (baseline, tuned))
+        except BuildError as error:
+            raise StoreError(f"the claim about {claim.objective} cannot be compared: {error}") from error
+        if (before, after) != (claim.baseline_value, claim.tuned_value):
+            raise StoreError(
+                f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
+                f"the builds give {before} → {after}"
+            )
 
     def renew(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> str:
         """Record the digests of this version where those of an earlier one name the same code: the end of a sentence.

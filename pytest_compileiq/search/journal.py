@@ -140,30 +140,20 @@ class Journal:
         """Record a batch before it is evaluated; returns its number."""
         self._batch += 1
         packed = json.dumps([_packed(candidate) for candidate in candidates])
-        with self._connection:
-            self._connection.execute(
-                "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
-            )
+        self._write("INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", *self._key, self._batch, wanted, packed, state)
         return self._batch
 
     def begun(self, batch: int, place: int) -> int:
         """Record that a worker is asked for the candidate at ``place`` of a batch; returns the attempt's number."""
         (before,) = self._of_place("SELECT MAX(attempt) FROM attempt", batch, place)
         attempt = int(before or 0) + 1
-        with self._connection:
-            self._connection.execute(
-                "INSERT INTO attempt VALUES (?, ?, ?, ?, ?, NULL)", (*self._key, batch, place, attempt)
-            )
+        self._write("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, NULL)", *self._key, batch, place, attempt)
         return attempt
 
     def lost(self, batch: int, place: int, attempt: int, reason: str) -> None:
         """Record that the worker of an attempt was lost, and why."""
-        with self._connection:
-            self._connection.execute(
-                "UPDATE attempt SET loss = ? "
-                "WHERE benchmark = ? AND target = ? AND batch = ? AND place = ? AND attempt = ?",
-                (reason, *self._key, batch, place, attempt),
-            )
+        where = "benchmark = ? AND target = ? AND batch = ? AND place = ? AND attempt = ?"
+        self._write(f"UPDATE attempt SET loss = ? WHERE {where}", reason, *self._key, batch, place, attempt)
 
     def losses(self, batch: int, place: int) -> tuple[str, ...]:
         """Why the workers were lost that were asked for a candidate, in earlier runs too, in the order of attempts."""
@@ -188,15 +178,12 @@ class Journal:
         (newest,) = self._of_place("SELECT MAX(attempt) FROM attempt", batch, place)
         if done or attempt not in (None, newest):
             return False
-        with self._connection:
-            self._connection.execute(
-                "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *self._key, self._number, batch, place, json.dumps(evaluated.scores), evaluated.failure,
-                    evaluated.reason, int(evaluated.duplicate), evaluated.digest, json.dumps(evaluated.samples),
-                    evaluated.seconds,
-                ),
-            )  # fmt: skip
+        self._write(
+            "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *self._key, self._number, batch, place, json.dumps(evaluated.scores), evaluated.failure,
+            evaluated.reason, int(evaluated.duplicate), evaluated.digest, json.dumps(evaluated.samples),
+            evaluated.seconds,
+        )  # fmt: skip
         self._number += 1
         return True
 
@@ -212,6 +199,10 @@ class Journal:
             for table in ("search", "batch", "evaluation", "attempt", "lesson"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
         self._batch, self._number = -1, 0
+
+    def _write(self, statement: str, *values: object) -> None:
+        with self._connection:
+            self._connection.execute(statement, values)
 
     def _of_place(self, selection: str, batch: int, place: int) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._connection.execute(

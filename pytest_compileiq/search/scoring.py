@@ -106,9 +106,9 @@ class Scorer:
             EvaluationFailed: as ``score``.
         """
         return [
-            row
+            replace(row, quad=number)
             for workload in self.benchmark.timed_workloads
-            for row in _as_quad(number, self._block(controls, workload, 1).rows)
+            for row in self._block(controls, workload, 1).rows
         ]
 
     def settled(self, scored: Scored, rows: Sequence[SampleRow]) -> Scored:
@@ -222,10 +222,6 @@ class Scorer:
 def _quads(rows: Sequence[SampleRow], part: tuple[str, str]) -> list[list[SampleRow]]:
     own = (row for row in rows if (row.objective, row.workload) == part)
     return [list(quad) for _, quad in groupby(own, key=lambda row: row.quad)]
-
-
-def _as_quad(number: int, rows: Sequence[SampleRow]) -> list[SampleRow]:
-    return [replace(row, quad=number) for row in rows]
 
 
 def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildResult) -> float:

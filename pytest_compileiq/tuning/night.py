@@ -80,10 +80,7 @@ class Night:
             KeyboardInterrupt: a second Ctrl-C; the same command goes on.
         """
         budget = self._budget
-        with (
-            open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as self._book,
-            ExitStack() as held,
-        ):
+        with open_night(self.settings, self.store) as self._book, ExitStack() as held:
             state = self._book.state
             budget.earlier_s, budget.earlier_evaluations = state.spent_s, state.evaluations
             budget.is_proving = state.is_proving
@@ -181,12 +178,12 @@ class Night:
 
     def _is_closed(self, task: NightTask, benchmark: TunedBenchmark) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
-        if closed := self._book.closed(benchmark, self.settings):
+        if closed := self._book.closed(benchmark):
             task.evaluations, task.best = closed.evaluations, closed.best
             self._end(task, closed.report, "closed by an earlier run of this night")
             return True
-        if stored := self._book.stored_by_a_killed_run(benchmark, self.settings):
-            self._book.close(benchmark, stored, self.settings, 0, 0.0)
+        if stored := self._book.stored_by_a_killed_run(benchmark):
+            self._book.close(benchmark, stored, 0, 0.0)
             self._end(task, stored, "stored by an earlier run of this night, which was killed then")
             return True
         return False
@@ -301,12 +298,12 @@ class Night:
         self.watch.show(self.report)
         run.search.interrupted = False  # its journal goes with its proof
         with self._noted(task):
-            self._book.begin_closing(benchmark, self.settings)
+            self._book.begin_closing(benchmark)
             report = run.close(reduces=reduces)
             large = ("stored as it was found: there was no time to make it small",)
             hurried = large if self.settings.reduce and not reduces and report.verdict is Verdict.TUNED else ()
             report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
-            self._book.close(benchmark, report, self.settings, task.evaluations, task.best)
+            self._book.close(benchmark, report, task.evaluations, task.best)
             self._end(task, report, why)
 
     # ── how a task ends ──────────────────────────────────────────────────────────────────────────────────────────

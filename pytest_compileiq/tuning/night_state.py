@@ -78,9 +78,9 @@ class NightState(Struct, forbid_unknown_fields=True):
 class NightBook:
     """Reads and writes the state of the project's night; made by ``open_night``."""
 
-    def __init__(self, path: Path, store: Store, state: NightState) -> None:
-        self._path, self._store = path, store
-        self.state = state
+    def __init__(self, path: Path, settings: Settings, store: Store) -> None:
+        self._path, self._settings, self._store = path, settings, store
+        self.state = NightState() if settings.fresh or not path.exists() else _read(path)
         self._saved = time.monotonic()
         self._changing = threading.RLock()  # several devices have something to note
 
@@ -113,34 +113,27 @@ class NightBook:
         else:
             self._path.unlink(missing_ok=True)
 
-    def begin_closing(self, benchmark: TunedBenchmark, settings: Settings) -> None:
+    def begin_closing(self, benchmark: TunedBenchmark) -> None:
         """Note what is stored of a benchmark before its proof, so that a kill tells whether that stored anything."""
-        closing = Closing(identity_of(benchmark, settings), self._stored(benchmark))
+        closing = Closing(identity_of(benchmark, self._settings), self._stored(benchmark))
         with self._changing:
             self.state.closing[benchmark.nodeid] = closing
             self.save()
 
-    def close(
-        self,
-        benchmark: TunedBenchmark,
-        report: ItemReport,
-        settings: Settings,
-        evaluations: int,
-        best: float,
-    ) -> None:
+    def close(self, benchmark: TunedBenchmark, report: ItemReport, evaluations: int, best: float) -> None:
         """Note that a benchmark is done with."""
-        closed = Closed(identity_of(benchmark, settings), self._stored(benchmark), report, evaluations, best)
+        closed = Closed(identity_of(benchmark, self._settings), self._stored(benchmark), report, evaluations, best)
         with self._changing:
             self.state.closed[benchmark.nodeid] = closed
             self.state.closing.pop(benchmark.nodeid, None)
             self.save()
 
-    def closed(self, benchmark: TunedBenchmark, settings: Settings) -> Closed | None:
+    def closed(self, benchmark: TunedBenchmark) -> Closed | None:
         """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed."""
         held = self.state.closed.get(benchmark.nodeid)
         if held is None or held.report.nodeid != benchmark.nodeid or held.stored != self._stored(benchmark):
             return None
-        return held if held.identity == identity_of(benchmark, settings) else None
+        return held if held.identity == identity_of(benchmark, self._settings) else None
 
     def open(self, nodeid: str) -> None:
         """Note that a benchmark is searched in this night."""
@@ -148,10 +141,10 @@ class NightBook:
             if nodeid not in self.state.opened:
                 self.state.opened.append(nodeid)
 
-    def stored_by_a_killed_run(self, benchmark: TunedBenchmark, settings: Settings) -> ItemReport | None:
+    def stored_by_a_killed_run(self, benchmark: TunedBenchmark) -> ItemReport | None:
         """What a run stored that was killed before it could note that; None if none did."""
         held = self.state.closing.get(benchmark.nodeid)
-        if held is None or held.identity != identity_of(benchmark, settings):
+        if held is None or held.identity != identity_of(benchmark, self._settings):
             return None
         if held.stored == (stored := self._stored(benchmark)) or not stored:
             return None
@@ -169,18 +162,17 @@ class NightBook:
 
 
 @contextlib.contextmanager
-def open_night(rootdir: Path, store: Store, *, fresh: bool) -> Iterator[NightBook]:
+def open_night(settings: Settings, store: Store) -> Iterator[NightBook]:
     """The night of a project, locked against a second one."""
-    home = local_directory(rootdir)
+    home = local_directory(settings.rootdir)
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(home / "night.lock", wait=False))
         except BlockingIOError as error:
             raise StoreError(
-                f"another pytest --tune-total is under way in {rootdir}: wait for it, or stop it"
+                f"another pytest --tune-total is under way in {settings.rootdir}: wait for it, or stop it"
             ) from error
-        path = home / _FILE
-        yield NightBook(path, store, NightState() if fresh or not path.exists() else _read(path))
+        yield NightBook(home / _FILE, settings, store)
 
 
 def _read(path: Path) -> NightState:

@@ -299,9 +299,7 @@ def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.closing_seconds", lambda *_arguments: 1e6)
     kept = {}
     for name, pool in {"gain": FakePool(seconds=GAIN), "none": FakePool()}.items():
-        monkeypatch.setattr(
-            Night, "_search", lambda self, _book, name=name: kept.update({name: self.report().reserved})
-        )
+        monkeypatch.setattr(Night, "_next_turn", lambda self, name=name: kept.update({name: self.report().reserved}))
         spend(project, entry(project, name), total=Budget(seconds=600), pool=pool)
     assert kept == {"gain": 300.0, "none": 0.0}
 
