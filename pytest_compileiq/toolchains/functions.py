@@ -63,7 +63,6 @@ class FunctionSelection(Struct, frozen=True):
 
     @property
     def are_given(self) -> bool:
-        """Whether the test uses either argument."""
         return bool(self.patterns) or self.neighbours != "void"
 
     @property
@@ -72,7 +71,6 @@ class FunctionSelection(Struct, frozen=True):
         return (f"neighbours {self.neighbours}", *self.patterns) if self.are_given else ()
 
     def among(self, entries: Iterable[str]) -> frozenset[str]:
-        """The functions of ``entries`` that the patterns name."""
         functions = set(entries) - self.apart
         return frozenset(entry for pattern in self.patterns for entry in matching(pattern, functions))
 

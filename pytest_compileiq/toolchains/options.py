@@ -41,7 +41,6 @@ class Option(Struct, frozen=True):
     source: str
 
     def gives(self, option: str) -> bool:
-        """Whether ``option`` is this one with a value of its form."""
         return option.startswith(self.name) and re.fullmatch(self.form, option[len(self.name) :]) is not None
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -80,12 +79,6 @@ def _killed_by_others(finished: Finished) -> str | None:
     return None
 
 
-class RunsProgram(Protocol):
-    """Runs a program to its end, within a time."""
-
-    def __call__(self, argv: Sequence[str], /, *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished: ...
-
-
 class Commands(Struct):
     """Runs commands in ``rootdir``, all of them together within ``timeout_s`` seconds.
 
@@ -103,7 +96,7 @@ class Commands(Struct):
     timeout_s: float
     first_error: Callable[[str], str]
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
-    run_program: RunsProgram = run
+    run_program: Callable[..., Finished] = run
     log: str = ""
     started: float = msgspec.field(default_factory=time.monotonic)
 

@@ -32,7 +32,6 @@ class TrialBuild:
 
     @property
     def lacking_header(self) -> str | None:
-        """The header that the compiler did not find."""
         lacking = _NO_HEADER.search(self.why_not)
         return lacking[1] if lacking else None
 

@@ -46,7 +46,6 @@ def _elsewhere(compiler: str) -> str:
 
 @lru_cache(maxsize=64)
 def _is_for_any_place(program: str, words: tuple[str, ...], language: str) -> bool:
-    """Whether code that ``program`` makes with ``words`` may be loaded at any address."""
     chosen = [word for word in words if _POSITION.fullmatch(word) or word.startswith("-m")]
     macros = ask([program, *chosen, "-dM", "-E", "-x", language, "/dev/null"]).output
     return re.search(r"^#define __PI[EC]__ ", macros, re.MULTILINE) is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.machine_code.shared_library import load_by_table, load_library
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 _NO_DATES = "-Werror=date-time"  # a build that holds its own date or time could never be replayed
 NO_KNOBS: Knobs = {}
+Kind = TypeVar("Kind", bound="CcBuilder")
 Compilation = tuple[Sequence[str], str, Path]  # the command of a source, what it is for, and the object
 # Of sources whose architectures are chosen differently, the one that depends most on this machine decides.
 _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
@@ -62,6 +63,11 @@ _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
+    return resolve_as(CcBuilder, cc, place)
+
+
+def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
+    """As ``resolve``, for a ``kind`` of builder that goes by the same arguments."""
     functions = _checked(cc)
     sources = tuple(find_file(source, place, f"Cc({source!r})", "a source") for source in cc.sources)
     line = command_line(cc, sources, place)
@@ -85,7 +91,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     flags = Flags(compiles, link, line.flags.libraries)
     everywhere = {source: (*own.get(source, ())[1:], *compiles) for source in sources}
     architecture = program.architecture(everywhere[deciding])
-    return CcBuilder(
+    return kind(
         compiler=Compiler(
             name=program.name,
             version=program.version,

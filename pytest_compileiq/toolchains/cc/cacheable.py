@@ -53,7 +53,6 @@ class Installation(Struct, frozen=True):
     rootdir: str
 
     def listed(self, variable: str) -> list[str]:
-        """The directories that a variable of its environment names."""
         return listed(variable, dict(self.environment), self.rootdir)
 
 
@@ -261,7 +260,7 @@ def _is_below(path: str, directories: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=256)
 def _why_assembler_may_read(words: tuple[str, ...], source: str, rootdir: Path, _content: str) -> str | None:
-    """Why what the compiler makes of a source may name a file to the assembler; None if it names none."""
+    """Why the assembly of a source, all of it digested as ``_content``, may name a file; None if it names none."""
     with tempfile.TemporaryDirectory() as folder:
         assembly = Path(folder) / "assembly.s"
         try:

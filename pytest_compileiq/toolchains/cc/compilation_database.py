@@ -98,7 +98,7 @@ class Database(Struct, frozen=True):
                 f"like={self.like!r} has no command for {tail}{did_you_mean(tail, tails, cutoff=_CLOSE_PATHS)} among "
                 f"its {len(self.entries)}: name a source that the build compiles, or give its options in flags="
             )
-        absolute = os.path.normpath(rootdir / source)
+        absolute = os.path.normpath(rootdir / source)  # of several checkouts, this one's commands count
         return [(entry, checkout) for entry, checkout in fitting if entry.file == absolute] or fitting
 
 

@@ -168,7 +168,6 @@ class BaselineFlags(Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, compiler: str, command: Sequence[str]) -> BaselineFlags:
-        """The baseline whose recorded command this is."""
         sources = dict.fromkeys(tuple(_options_of(flags)) for _, flags, _ in recorded_compilations(command))
         return cls(compiler, tuple(sources) or (tuple(_options_of(_before(command, "--link"))),))
 
@@ -230,7 +229,6 @@ def _opposite(flag: str) -> str:
 
 
 def _level(option: str) -> int | None:
-    """The level that ``option`` sets; None if it sets none."""
     level = _LEVEL.fullmatch(option) if option.startswith("-O") else None  # most flags of a command are others
     return _LEVELS.get(level[1], _HIGHEST) if level else None
 

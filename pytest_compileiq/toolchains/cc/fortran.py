@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -12,28 +12,22 @@ import msgspec
 from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation
-from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation, resolve_as
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 from pytest_compileiq.toolchains.cc.read_files import Read
-from pytest_compileiq.toolchains.steps import ParallelCommands
 
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
-    """What ``pytest_compileiq.toolchains.cc.marker.Fortran.resolve`` promises."""
-    cc = resolve_cc(
-        Cc(
-            *fortran.sources,
-            flags=fortran.flags,
-            compiler=fortran.compiler,
-            functions=fortran.functions,
-            neighbours=fortran.neighbours,
-        ),
-        place,
+    """Implements ``pytest_compileiq.toolchains.cc.marker.Fortran.resolve``."""
+    cc = Cc(
+        *fortran.sources,
+        flags=fortran.flags,
+        compiler=fortran.compiler,
+        functions=fortran.functions,
+        neighbours=fortran.neighbours,
     )
-    builder = FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
-    return replace(builder, parallel=ParallelCommands())  # a source reads the modules of those before it
+    return resolve_as(FortranBuilder, cc, replace(place, jobs=1))  # a source reads the modules of those before it
 
 
 _VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
@@ -45,7 +39,6 @@ class FortranBuilder(CcBuilder):
 
     @property
     def language(self) -> str:
-        """Fortran, as ``-x`` names it."""
         return "f95"
 
     def cacheable(self, controls: ControlsFile | None) -> GccBuild:
@@ -56,9 +49,10 @@ class FortranBuilder(CcBuilder):
         return CcBuilder._compilations(replace(self, flags=flags), controls, out_dir)
 
     def _read(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> Read:
-        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found."""
+        # gfortran follows use too, so that the modules of earlier sources must be there to be found.
         with tempfile.TemporaryDirectory() as modules:
             read = CcBuilder._read(self, (*words, "-cpp", "-J", modules), knobs)
         others = {name for name in read.everything if Path(name).name == _VECTOR_MATHS}
+        # A module that lies beside a library's sources is a source; one that was made here is not.
         others |= {name for name in read.everything if Path(name).parent == Path(modules)}
         return Read(read.everything - others, read.own - others)

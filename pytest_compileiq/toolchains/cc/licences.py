@@ -100,7 +100,6 @@ class SourceLicences:
     commands: Commands
 
     def licences(self) -> Iterator[Licence]:
-        """The licences of this source."""
         if self._seen.is_absent:
             return
         for flags, where in {(): None, **self._seen.attributes}.items():

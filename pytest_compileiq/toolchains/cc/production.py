@@ -240,7 +240,6 @@ class OwnCommand(Struct, frozen=True):
     flags: tuple[str, ...]
 
     def resolved(self, host_flags: HostFlags) -> tuple[str, ...]:
-        """The beginning of its command, with ``native`` replaced by what it means."""
         return (self.program.program, *without_native(self.flags, host_flags))
 
 
@@ -262,7 +261,6 @@ class CommandLine(Struct, frozen=True):
         return meant
 
     def flags_of(self, source: str) -> tuple[str, ...]:
-        """All that ``source`` is compiled with."""
         return (*(self.own[source].flags if source in self.own else ()), *self.flags.compile)
 
 

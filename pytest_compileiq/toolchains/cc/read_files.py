@@ -48,7 +48,6 @@ class Reader(Struct, frozen=True):
     rootdir: Path
 
     def read_by(self, compilations: Sequence[Sequence[str]]) -> Read:
-        """What ``compilations`` read."""
         read = self._read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
         if not any(may_branch_by_pragma(self.content(name)) for name in read.own):
             return read
@@ -60,7 +59,6 @@ class Reader(Struct, frozen=True):
         return read_source(self.rootdir / name)
 
     def inside_rootdir(self, name: str) -> str | None:
-        """``name`` relative to rootdir; None if the file lies outside."""
         try:
             return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
         except Unfit:

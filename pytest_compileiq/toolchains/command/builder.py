@@ -51,7 +51,7 @@ _STARTUP = frozenset(
 
 
 def code_of(path: Path, output: OutputKind, pattern: str) -> MachineCode:
-    """The machine code of ``path``, read from the objects beside it whose names match ``pattern``."""
+    """The machine code in objects beside ``path`` that match ``pattern``; its bytes if they do not hold all of it."""
     beside = sorted(file for file in path.parent.iterdir() if file.is_file() and fnmatch(file.name, pattern))
     objects = [path] if output == "file" else beside
     if not objects or not all(map(_is_object, objects)) or not _is_wholly_of(path, objects):

@@ -137,7 +137,6 @@ class Template:
         return [_filled(step, places) for step in self.steps]
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted."""
         if candidate.blob is not None:
             raise MarkerError("Command puts named knobs into its steps, not an opaque controls blob: give named knobs")
         lines = sorted(self._line(name, value) for name, value in candidate.knobs.items())
@@ -164,7 +163,6 @@ class Template:
 
     @property
     def takes_options(self) -> bool:
-        """Whether a step has a place for options."""
         return any("{options}" in step for step in self.steps)
 
 
