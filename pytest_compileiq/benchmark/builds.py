@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -106,16 +106,20 @@ class Builds(Struct, frozen=True):
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before."""
+        return self._kept(controls, lambda home: self._found_or_made(controls, home))
+
+    def _kept(self, controls: ControlsFile | None, make: Callable[[Path], BuildResult]) -> BuildResult:
+        """What ``make`` made in the build's folder; its failure is kept, too."""
         home = self._home(controls)
         record = home / _RECORD
         if record.exists():
             return _read(record)
         try:
-            built = found.put() if (found := self._find(controls, home)) else self._counted(self._made(controls, home))
+            built = make(home)
         except BuildError as error:
-            _write(record, _failed(error))
+            _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
-        _write(record, _done(built, home))
+        _write(record, {"built": replace(built, path=Path(os.path.relpath(built.path, home)))})
         return built
 
     def made(self, controls: ControlsFile | None) -> Path:
@@ -168,27 +172,29 @@ class Builds(Struct, frozen=True):
                 self._note(controls, None)
         return self._found[name]
 
-    def _made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
+    def _found_or_made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
+        if found := self._find(controls, home):
+            return found.put()
+
         def make() -> BuildResult:
             return self.builder.build_together(controls, home, timeout_s=self.timeout_s)
 
         if self.cached is None or not self._is_all_cached:
-            return make()
-        made = self.cached.make(self.builder, controls, make)
-        if made.sources is not None:
-            self._sources[_name(controls)] = made.sources
-        if self.builder.is_modelled:  # of others it is no news
-            self._note(controls, made.why_not_kept)
-        return made.built
+            built = make()
+        else:
+            made = self.cached.make(self.builder, controls, make)
+            if made.sources is not None:
+                self._sources[_name(controls)] = made.sources
+            if self.builder.is_modelled:  # of others it is no news
+                self._note(controls, made.why_not_kept)
+            built = made.built
+        return built if self.metrics <= built.metrics.keys() else self.builder.count(built)
 
     def _note(self, controls: ControlsFile | None, why_not_kept: str | None) -> None:
         if self.cached is not None:
             self.cached.cache.note(f"{self.directory.name}-{'tuned' if controls else 'baseline'}", why_not_kept)
         if why_not_kept is not None:
             self._not_kept[_name(controls)] = why_not_kept
-
-    def _counted(self, built: BuildResult) -> BuildResult:
-        return built if self.metrics <= built.metrics.keys() else self.builder.count(built)
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
         """As ``get``, but a failure is returned."""
@@ -203,16 +209,10 @@ class Builds(Struct, frozen=True):
         Raises:
             MakerLost: it is not made.
         """
-        home = self._home(controls)
-        if (home / _RECORD).exists():
-            return self.attempt(controls)
         try:
-            built = put(maker.make(controls), home)
+            return self._kept(controls, lambda home: put(maker.make(controls), home))
         except BuildError as error:
-            _write(home / _RECORD, _failed(error))
             return error
-        _write(home / _RECORD, _done(built, home))
-        return built
 
 
 class BuildQueue:
@@ -246,7 +246,11 @@ class BuildQueue:
         while True:
             maker = self._free.get()
             try:
-                built = self._attempt_here(controls) if maker is None else self._builds.attempt_by(maker, controls)
+                if maker is None:
+                    with self._builds.slots:
+                        built = self._builds.attempt(controls)
+                else:
+                    built = self._builds.attempt_by(maker, controls)
             except MakerLost:
                 continue  # and its place is not given to anyone again
             except BaseException:
@@ -255,21 +259,9 @@ class BuildQueue:
             self._free.put(maker)
             return built
 
-    def _attempt_here(self, controls: ControlsFile) -> BuildResult | BuildError:
-        with self._builds.slots:
-            return self._builds.attempt(controls)
-
 
 def _name(controls: ControlsFile | None) -> str:
     return controls.key[:32] if controls else "baseline"
-
-
-def _failed(error: BuildError) -> dict[str, Any]:
-    return {"error": str(error), "kind": error.kind, "log": error.log}
-
-
-def _done(built: BuildResult, home: Path) -> dict[str, Any]:
-    return {"built": replace(built, path=Path(os.path.relpath(built.path, home)))}
 
 
 def _write(record: Path, content: object) -> None:

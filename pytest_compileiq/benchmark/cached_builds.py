@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -88,8 +89,12 @@ class CachedBuilds(Struct):
             BuildError: it failed.
             CacheMismatch: it is not what the cache has for the same inputs.
         """
+        # What `find` was told, if it was asked: to ask anew may take a preprocessing, or a compiler's time limit.
+        _, asked = self._missed.pop(_which(builder, controls), None) or (builder, None)
         try:
-            build, key = self._asked_by_find(builder, controls)
+            if isinstance(asked, NotModelled):
+                raise asked
+            build, key = asked or _asked(builder, controls)
             self.cache.make_ready()
             cached = self.cache.find(key, self.seen) if self.rebuilds else None
             inputs = build.inputs()
@@ -101,16 +106,6 @@ class CachedBuilds(Struct):
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
         return NewBuild(built, entry.sources if entry else None)
-
-    def _asked_by_find(self, builder: Builder, controls: ControlsFile | None) -> _Asked:
-        """What ``find`` was told, if it was asked before."""
-        # To ask anew may take a preprocessing, or a compiler's time limit.
-        missed = self._missed.pop(_which(builder, controls), None)
-        if missed is None:
-            return _asked(builder, controls)
-        if isinstance(missed[1], NotModelled):
-            raise missed[1]
-        return missed[1]
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""
@@ -189,10 +184,9 @@ def _asked(builder: Builder, controls: ControlsFile | None) -> _Asked:
 
 
 def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:
-    try:
+    with suppress(NotModelled):
         return build.inputs()
-    except NotModelled:
-        return None
+    return None
 
 
 def _signatures(inputs: Inputs) -> Signatures:

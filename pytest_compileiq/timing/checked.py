@@ -275,7 +275,9 @@ class CheckedBlock:
         checked.timed.once()  # the caches are its own again, and it has been called in a row
         checked.timed.once()
         if kind == "pause":
-            _wait(max(_LEAST_PAUSE_S, random.uniform(1, 3) * checked.overwriting_s))
+            end = time.perf_counter() + max(_LEAST_PAUSE_S, random.uniform(1, 3) * checked.overwriting_s)
+            while time.perf_counter() < end:  # as busy as an overwrite is: a processor that sleeps is slow afterwards
+                pass
         else:
             checked.overwrite(random.randrange(1, 256) if kind == "dirty" else 0)
         seconds = checked.timed.seconds(1)
@@ -316,10 +318,3 @@ class CheckedBlock:
                 self.arms["baseline"].learn()
                 self.arms["baseline"].look_at_each_of(2 * CHECKED_CALLS)
             raise
-
-
-def _wait(seconds: float) -> None:
-    """As busy as an overwrite is: a processor that sleeps is slow afterwards."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass

@@ -57,8 +57,14 @@ def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
         tests=tuple(nodeids),
         options=options,
         markers=tuple(config.getini("markers")),
-        import_path=_import_path(root),
-        environment=_environment(),
+        # What every process of this interpreter has is one entry.
+        import_path=tuple(
+            dict.fromkeys(
+                None if _is_own(entry, root) else os.path.relpath(entry or os.curdir, root) for entry in sys.path
+            )
+        ),
+        environment={key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        | {"PYTHONUNBUFFERED": "1"},
     )
 
 
@@ -89,34 +95,16 @@ def worker_config(start: Start, root: Path) -> pytest.Config:
 
 
 def environment_on(node: Mapping[str, str], sent: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a worker on a machine of its own.
-
-    What that machine was set up with wins, since it says where its compilers, libraries and caches are, and which of
-    its devices it lends. What the driver has besides may decide what a test does, and fills in, unless it names places
-    of the driver's machine, or that machine itself. No candidate has the cluster's token, which lets whoever holds it
-    run code on every node.
-
-    Args:
-        node: the environment that the machine's part of the cluster began with.
-        sent: the driver's, as in ``Start``.
-    """
-    filling = {key: value for key, value in sent.items() if key != MACHINE and not _names_a_place(value)}
+    """The environment of a worker on a machine whose own is ``node``, with what the driver ``sent``."""
+    # What that machine was set up with wins: it says where its compilers, libraries and caches are, and which devices
+    # it lends. What the driver has besides may decide what a test does, and fills in, unless it names places of the
+    # driver's machine, or that machine itself. No candidate has the cluster's token, which runs code on every node.
+    filling = {
+        key: value
+        for key, value in sent.items()
+        if key != MACHINE and not any(Path(part).is_absolute() for part in value.split(os.pathsep))
+    }
     return {key: value for key, value in {**filling, **node}.items() if not key.startswith((*_FOREIGN, "RAY_"))}
-
-
-def _names_a_place(value: str) -> bool:
-    return any(Path(part).is_absolute() for part in value.split(os.pathsep))
-
-
-def _environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
-    return kept | {"PYTHONUNBUFFERED": "1"}
-
-
-def _import_path(root: Path) -> tuple[str | None, ...]:
-    """``sys.path`` with what every process of this interpreter has as one entry, and the rest relative to ``root``."""
-    entries = [None if _is_own(entry, root) else os.path.relpath(entry or os.curdir, root) for entry in sys.path]
-    return tuple(dict.fromkeys(entries))
 
 
 def _is_own(entry: str, root: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -32,7 +33,9 @@ from pytest_compileiq.workers.worker_plugin import WorkerPlugin
 
 def converse(inside: WorkerPlugin, item: pytest.Function) -> None:
     """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
-    builder = unpack_builder(inside.builder)
+    builder: Builder | None = None
+    with contextlib.suppress(Exception):  # where this process cannot rebuild it, it looks for the compiler itself
+        builder = None if inside.builder is None else pickle.loads(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
     command, compiler = tuple(made.compiler.command), identity_of_compiler(made.compiler)
@@ -80,15 +83,6 @@ def pack_builder(builder: Builder) -> bytes | None:
         return pickle.dumps(builder)
     except Exception:  # whatever a third party's toolchain raises
         return None
-
-
-def unpack_builder(packed: bytes | None) -> Builder | None:
-    """The inverse of ``pack_builder``; None where there is nothing, or where this process cannot rebuild it."""
-    try:
-        builder: Builder | None = None if packed is None else pickle.loads(packed)
-    except Exception:
-        return None
-    return builder
 
 
 def _children() -> set[int]:
