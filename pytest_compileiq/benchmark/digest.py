@@ -1,6 +1,7 @@
 """The digest of a benchmark: the test, its fixtures, the same-project code they use, its workloads and objectives.
 
-Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter."""
+Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter.
+"""
 
 from __future__ import annotations
 

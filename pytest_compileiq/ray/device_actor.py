@@ -1,6 +1,7 @@
 """What runs as a Ray actor: it owns the workers of one device, on the device's machine, as a run without Ray would.
 
-Its driver calls it from several threads at once, so that a hung candidate keeps no one from being heard."""
+Its driver calls it from several threads at once, so that a hung candidate keeps no one from being heard.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The GPU's clocks around a measurement: read, and waited for until they are steady.
 
 A GPU takes a while to raise its clocks under load, and lowers them again by power and heat. What was measured before
-they are steady, or at other clocks than the other arm, says little about the code."""
+they are steady, or at other clocks than the other arm, says little about the code.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 NVML may number processes as the host does, whatever the namespace of this one, as it does below some container
 runtimes; or list nothing at all there. A neighbour that cannot be told from ourselves counts as one of ours only as
-long as there are enough of us."""
+long as there are enough of us.
+"""
 
 from __future__ import annotations
 

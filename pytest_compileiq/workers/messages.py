@@ -2,7 +2,8 @@
 
 An answer comes from a process that has run a candidate's machine code, so nothing in it is trusted before its type is
 checked, and nothing is ever unpickled from it. No path here is absolute: the transport of the messages knows where the
-project is, which may be on another machine."""
+project is, which may be on another machine.
+"""
 
 from __future__ import annotations
 

@@ -57,12 +57,7 @@ def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
         tests=tuple(nodeids),
         options=options,
         markers=tuple(config.getini("markers")),
-        # What every process of this interpreter has is one entry.
-        import_path=tuple(
-            dict.fromkeys(
-                None if _is_own(entry, root) else os.path.relpath(entry or os.curdir, root) for entry in sys.path
-            )
-        ),
+        import_path=_import_path(root),
         environment={key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         | {"PYTHONUNBUFFERED": "1"},
     )
@@ -105,6 +100,12 @@ def environment_on(node: Mapping[str, str], sent: Mapping[str, str]) -> dict[str
         if key != MACHINE and not any(Path(part).is_absolute() for part in value.split(os.pathsep))
     }
     return {key: value for key, value in {**filling, **node}.items() if not key.startswith((*_FOREIGN, "RAY_"))}
+
+
+def _import_path(root: Path) -> tuple[str | None, ...]:
+    """``sys.path`` with what every process of this interpreter has as one entry, and the rest relative to ``root``."""
+    entries = [None if _is_own(entry, root) else os.path.relpath(entry or os.curdir, root) for entry in sys.path]
+    return tuple(dict.fromkeys(entries))
 
 
 def _is_own(entry: str, root: Path) -> bool:
