@@ -165,12 +165,17 @@ class Objective:
     @property
     def is_score(self) -> bool:
         """Whether it is a number of the body's own, which may be zero or negative."""
-        return self.measured not in TIMED_OBJECTIVES | EXACT_OBJECTIVES
+        return is_score(self.metric)
 
     @property
     def needs_device(self) -> bool:
         """Whether the kernel has to run; a compilation is measured on any machine that compiles."""
         return not self.exact and self.metric != "compile_time"
+
+
+def is_score(metric: str) -> bool:
+    """Whether it is a number of the body's own: no time, no energy, no count, which are all minimised."""
+    return tail_of(metric)[0] not in TIMED_OBJECTIVES | EXACT_OBJECTIVES
 
 
 def of_entries(metric: str) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.claim import Claim
-from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, of_entries, tail_of
+from pytest_compileiq.model import Direction, is_score, of_entries
 from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, limits_text, scope_text, unit_text, words_for
 from pytest_compileiq.spelling import first_of
@@ -35,7 +35,7 @@ def direction_of(claim: Claim) -> Direction:
     if claim.direction is not None:
         return claim.direction
     # Older claims do not record it: the metric is known to be minimised, or else the means of a gain tell.
-    if _known_to_be_minimised(claim.objective) or not claim.baseline or not claim.tuned:
+    if not is_score(claim.objective) or not claim.baseline or not claim.tuned:
         return "minimize"
     gained = (claim.speedup or 0) > 1
     return "maximize" if gained and claim.tuned.mean > claim.baseline.mean else "minimize"
@@ -103,14 +103,10 @@ def devices_lost(old: Claim, new: Claim) -> str:
     return f"no longer on {', '.join(map(unit_text, first_of(lost)))}"
 
 
-def _known_to_be_minimised(metric: str) -> bool:
-    return tail_of(metric)[0] in TIMED_OBJECTIVES | EXACT_OBJECTIVES
-
-
 def directions(artifact: Artifact) -> dict[str, Direction]:
     """Which way each objective of the search is better, in the marker's order; those not on record are left out."""
     recorded = artifact.search.objectives or {claim.objective: direction_of(claim) for claim in artifact.claims}
-    known = (name for point in artifact.front for name in point.metrics if _known_to_be_minimised(name))
+    known = (name for point in artifact.front for name in point.metrics if not is_score(name))
     return {**recorded, **{name: "minimize" for name in known if name not in recorded}}
 
 

@@ -118,24 +118,12 @@ def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int
 
 def paired_interval(differences: Floats, tail: float) -> Interval:
     """Student's interval of the mean of ``differences``, one per process (P,), each bound one-sided at ``tail``."""
-    count, mean = differences.size, float(differences.mean())
-    if count < 2:
-        return Interval(mean, -math.inf, math.inf)
-    error = float(differences.std(ddof=1)) / math.sqrt(count)
-    reach = t_quantile(count - 1, tail) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return _interval(*_paired(differences), tail)
 
 
 def paired_p(differences: Floats, floor: float) -> float:
     """One-sided p-value that the mean of ``differences`` (P,) lies above ``floor``."""
-    count = differences.size
-    if count < 2:
-        return 1.0
-    error = float(differences.std(ddof=1)) / math.sqrt(count)
-    distance = float(differences.mean()) - floor
-    if error * error <= _negligible(distance):
-        return _without_noise(distance).p_value
-    return float(scipy.special.stdtr(count - 1, -distance / error))
+    return 1.0 if differences.size < 2 else _p_above(*_paired(differences), floor)
 
 
 def stratified_interval(groups: Sequence[Floats], tail: float) -> Interval:
@@ -145,21 +133,36 @@ def stratified_interval(groups: Sequence[Floats], tail: float) -> Interval:
     (Biometrics Bulletin 2, 1946): pooled, one noisy group among quiet ones would be called sure twice as often as it
     may be.
     """
-    mean, error, degrees = _stratified(groups)
-    reach = t_quantile(degrees, tail) * error if error else 0.0
-    return Interval(mean, mean - reach, mean + reach)
+    return _interval(*_stratified(groups), tail)
 
 
 def stratified_p(groups: Sequence[Floats], floor: float) -> float:
     """One-sided p-value that the mean of the groups' means lies above ``floor``; as ``stratified_interval``."""
-    mean, error, degrees = _stratified(groups)
-    if error * error <= _negligible(mean - floor):
-        return _without_noise(mean - floor).p_value
-    return float(scipy.special.stdtr(degrees, -(mean - floor) / error))
+    return _p_above(*_stratified(groups), floor)
+
+
+def _interval(mean: float, error: float, degrees: float, tail: float) -> Interval:
+    reach = t_quantile(degrees, tail) * error if error else 0.0
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _p_above(mean: float, error: float, degrees: float, floor: float) -> float:
+    distance = mean - floor
+    if error * error <= _negligible(distance):
+        return _without_noise(distance).p_value
+    return float(scipy.special.stdtr(degrees, -distance / error))
+
+
+def _paired(differences: Floats) -> tuple[float, float, float]:
+    """The mean, its standard error, and the degrees of freedom of that."""
+    count, mean = differences.size, float(differences.mean())
+    if count < 2:
+        return mean, math.inf, 1.0
+    return mean, float(differences.std(ddof=1)) / math.sqrt(count), count - 1
 
 
 def _stratified(groups: Sequence[Floats]) -> tuple[float, float, float]:
-    """The mean of the groups' means, its standard error, and the degrees of freedom of that."""
+    """As ``_paired``, of the mean of the groups' means."""
     mean = float(np.mean([group.mean() for group in groups]))
     if min(group.size for group in groups) < 2:
         return mean, math.inf, 1.0
@@ -216,8 +219,7 @@ def _log_spreads(values: Floats, least: float) -> Floats:
     else:
         low, high = np.nanpercentile(np.where(np.isfinite(values), values, np.nan), [5, 95], axis=1)
     spreads = np.maximum(high - low, least)
-    logs: Floats = np.log(spreads, out=np.full_like(spreads, np.nan), where=spreads > 0)
-    return logs
+    return np.asarray(np.log(spreads, out=np.full_like(spreads, np.nan), where=spreads > 0))
 
 
 def _flat(values: Floats) -> Floats:
