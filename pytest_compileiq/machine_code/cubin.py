@@ -99,7 +99,7 @@ class _Reader:
     def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:
         functions, data = self._reach.of(entry)
         own = [self._section(index, owner) for index, owner in self._image.owners.items() if owner in functions]
-        records = [self._told(record) for of in ("", *functions) for record in self._records.get(of, ())]
+        records = [self._record(record) for of in ("", *functions) for record in self._records.get(of, ())]
         sha256 = digest_of([_FORMAT, *(digest_of(sorted(filter(None, parts))) for parts in (own, records, data))]).hex()
         return CodeDigest(sha256, self._sizes(entry) | self._launch_facts(entry), former=former)
 
@@ -109,11 +109,14 @@ class _Reader:
             return b""
         parts = [self._image.header(index), self._image.content(index), *self._reach.patches(index)]
         if section.name.startswith(".text."):
-            parts += [str(_barriers(section)).encode(), *sorted(map(self._reach.told, self._reach.operands(owner)))]
+            parts += [
+                str(_barriers(section)).encode(),
+                *sorted(map(self._reach.operand_text, self._reach.operands(owner))),
+            ]
         return digest_of(parts)
 
-    def _told(self, record: Record) -> bytes:
-        """A record with names for the numbers of symbols; empty where it says nothing of the code."""
+    def _record(self, record: Record) -> bytes:
+        """Digest a record, with names for the numbers of symbols; empty for one that does not depend on the code."""
         if record.code in _LEFT_OUT:
             return b""
         payload = record.payload
@@ -127,7 +130,7 @@ class _Reader:
         return digest_of([record.head, payload])
 
     def _launch_facts(self, entry: str) -> dict[str, int]:
-        """What a launch of ``entry`` takes, by the names that ``ptxas -v`` has; the stack is that of its own frame."""
+        """The resources of a launch of ``entry``, named as by ``ptxas -v``; the stack is that of its own frame."""
         facts = {"registers": 0, "stack_bytes": 0, "barriers": _barriers(self._image.section(f".text.{entry}"))}
         for record in self._records.get(entry, ()):
             if record.code in _FACTS and self._image.symbol(record.payload) == entry:
@@ -184,8 +187,8 @@ def _of_format(image: Image, hashed: Mapping[int, bytes], left_out: Collection[i
         of = caller_of(function) if is_alone else function
         begins_with_number = record.is_of_a_function or (is_alone and record.code == Attribute.CONSTANTS)
         payload = record.payload[4 if begins_with_number else 0 :]
-        told = digest_of([record.head, without_module_id(function).encode(), payload])
-        own.get(of or owner, shared).append(told)
+        digest = digest_of([record.head, without_module_id(function).encode(), payload])
+        own.get(of or owner, shared).append(digest)
     common = digest_of(sorted(shared))
     return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
 

@@ -72,7 +72,7 @@ class Reach:
         begin, patches = data.begin if data else 0, self._patches(index, data)
         return sorted(f"{patch.offset - begin} {patch.kind} {self._target(patch)}".encode() for patch in patches)
 
-    def told(self, data: Data) -> bytes:
+    def operand_text(self, data: Data) -> bytes:
         """A constant operand by its place and its name."""
         return f"{self._image.data[data.section]} {data.begin} {data.end} {self._name(data)}".encode()
 
@@ -95,7 +95,7 @@ class Reach:
         return frozenset(node for patch in patches if (node := self._node(patch.symbol)) is not None)
 
     def _node(self, number: int) -> Node | None:
-        """What a symbol is: the function whose section it is in, data, or neither (it is elsewhere, or reserved)."""
+        """The node of a symbol: the function of its section, or data; None if it is elsewhere, or reserved."""
         symbol = self._image.symbols[number]
         index = symbol["st_shndx"]
         if index in self._image.owners:

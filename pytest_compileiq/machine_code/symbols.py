@@ -1,4 +1,4 @@
-"""What a linked ELF file defines, what it expects others to define, functions and data alike, and which others."""
+"""Symbols of linked ELF files, functions and data alike: defined here, or expected of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build by ptxas, or of a cubin by nvcc, depends on, for the build cache.
+"""The inputs of builds by ptxas, and of cubins by nvcc, for the build cache.
 
 nvcc says itself what it would run: the host's preprocessor, cicc, and ptxas. The preprocessor is run each time the
 cache is asked, and the digest of what it makes is part of the key, as in ccache's preprocessor mode. So no header has
@@ -53,7 +53,7 @@ _OF_NVCC = re.compile(
 
 
 def why_nvcc_is_not_modelled(words: Iterable[str]) -> str | None:
-    """What ``words`` of nvcc's command may let a build depend on, that no key holds; None if there is nothing."""
+    """Why a build with ``words`` in nvcc's command may depend on more than its key holds; None if it does not."""
     return _why_not(in_one_word(words), _is_of_nvcc)
 
 
@@ -202,7 +202,7 @@ class CubinBuild:
 
 
 def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
-    """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
+    """nvcc's dry run, with its preprocessor run in ``folder``, where ``read.d`` lists the files that it read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
     listing = Dryrun.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
     is_of_three = listing is not None and (len(listing.before), len(listing.behind)) == (2, 1)

@@ -1,4 +1,4 @@
-"""What nvcc makes before ptxas, made once for builds that differ only from there on.
+"""The outputs of nvcc's commands before ptxas, made once for builds that differ only from there on.
 
 nvcc says itself what it would run. Where two builds have the same commands before ptxas, their folders apart, the
 second takes what those of the first have left, and begins with ptxas. It is ptxas's controls that are searched the
@@ -37,7 +37,7 @@ Compiled = tuple[str, Mapping[str, CodeDigest]]  # what the commands printed, an
 
 @dataclass(frozen=True)
 class Dryrun:
-    """What nvcc would run, with the folder of the build left open.
+    """The commands that nvcc would run, with the folder of the build left open.
 
     Attributes:
         environment: what it sets for its programs.
@@ -50,7 +50,7 @@ class Dryrun:
 
     @classmethod
     def read(cls, text: str, folder: Path) -> Dryrun | None:
-        """What ``nvcc --dryrun`` lists for a build in ``folder``; None if some is missing, or no ptxas is run."""
+        """Read ``nvcc --dryrun`` of a build in ``folder``; None if some is missing, or no ptxas is run."""
         if len(text.encode()) >= TAIL_BYTES:
             return None
         environment: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Dryrun:
 
     @property
     def name(self) -> str:
-        """What is called alike is made by the same commands before ptxas, in the same environment."""
+        """Equal for the same commands before ptxas, in the same environment."""
         return sha256_hex(repr((sorted(self.environment.items()), self.before)).encode())
 
     @property
@@ -78,7 +78,7 @@ class Dryrun:
         return any(CONTROLS in command for command in self.before)
 
     def left_in(self, folder: Path) -> list[Path]:
-        """The files in ``folder`` that the commands before ptxas make for those behind: what is preprocessed is not."""
+        """The files in ``folder`` that the commands before ptxas make for those behind: no preprocessed text."""
         text = "\n".join(command for command in self.before if not command.startswith("rm "))
         named = [path for path in folder.iterdir() if path.is_file() and f'"{HERE}/{path.name}"' in text]
         return [path for path in named if path.suffix != ".ii"]
@@ -108,7 +108,7 @@ class NvccBuild:
         return replace(self, commands=commands)
 
     def listing(self) -> Dryrun | None:
-        """What nvcc would run; None where that is of no use."""
+        """nvcc's dry run; None where it is of no use."""
         with suppress(BuildError):  # the whole command says why
             printed = self.alone().commands.run([*self.command(self.folder), *LISTS], self.what)
             listed = Dryrun.read(printed, self.folder)
@@ -120,7 +120,7 @@ class NvccBuild:
         return log, self.code(self.folder, log)
 
     def behind(self, listing: Dryrun, kept: Path) -> Compiled:
-        """Run it from ptxas on, where ``kept`` is what comes before."""
+        """Run it from ptxas on, with ``kept`` files of the commands before."""
         for path in kept.iterdir():  # not linked: a whole build after this one would write through the link
             shutil.copyfile(path, self.folder / path.name)
         script = self.folder / "from-ptxas.sh"

@@ -168,7 +168,7 @@ class Instantiations:
 
 
 def instantiations(source: str, given: object, output: str) -> Instantiations:
-    """What the marker's ``instantiate=`` asks for; MarkerError where it is not usable."""
+    """Check the marker's ``instantiate=``; MarkerError where it is not usable."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise MarkerError(f"Nvcc(instantiate={given!r}): expected a list of kernels, as in ['reduce<float, 256>']")
     expressions = tuple(_checked(expression) for expression in given)

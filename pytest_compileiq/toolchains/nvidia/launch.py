@@ -149,7 +149,7 @@ def _parameter(kernel: str, arg: Any) -> Any:
 
 
 def _content(parameter: Any) -> object:
-    """What the kernel is given, as a value that compares: an address, or a number of a certain width."""
+    """A launch's parameter as a value that compares: an address, or a number of a certain width."""
     if isinstance(parameter, int):
         return parameter
     if hasattr(parameter, "handle"):

@@ -131,7 +131,7 @@ class BaselineOptions:
         return self._settings([option]).items() <= self._said.items()
 
     def values_left(self, name: str, values: Sequence[KnobValue]) -> list[KnobValue]:
-        """Those of the option's ``values`` that may be drawn; none where all of them change nothing."""
+        """The option's ``values`` that may be drawn; none where all of them change nothing."""
         left = [value for value in values if not self.undone_by(f"{name}{value}")]
         return [] if all(self.says(f"{name}{value}") for value in left) else left
 

@@ -1,4 +1,4 @@
-"""What PTX lets ptxas round in another way, read from its operations.
+"""The licences of PTX, read from its operations: roundings that ptxas may choose.
 
 PTX ISA, "Floating Point Instructions": ``mul`` and ``add`` that name no rounding may be fused, ``mul.rn`` and
 ``add.rn`` never are; ``.approx`` and ``div.full`` have an accuracy and no exact result.

@@ -226,7 +226,7 @@ class TritonBuilder(NvidiaBuilder):
 
 
 def _recorded(arguments: LaunchArguments, source: KernelSource) -> list[str]:
-    """What the baseline is launched with, as far as the marker decides it, as words of the recorded command."""
+    """The launch of the baseline, as far as the marker decides it, as words of the recorded command."""
     # What a decorator decides, as a config of @triton.autotune does, is the file's and therefore digested with it.
     signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]
     decided = {**(LAUNCH_DEFAULTS if source.is_jit_alone else {}), **arguments.options, **arguments.constexprs}
@@ -309,7 +309,7 @@ def _job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> Job:
 
 
 def _last_error(output: str) -> str:
-    """What Triton says is wrong; ptxas's own words if ptxas refused."""
+    """Triton's reason; ptxas's own words if ptxas refused."""
     if refused := re.search(rf"^{REFUSED}(.*)", output, re.MULTILINE):
         return refused[1]
     if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):

@@ -1,4 +1,4 @@
-"""What a kernel needs of its Python files, read from their source: nothing is executed.
+"""The slice of Python files that defines a kernel, read from their source: nothing is executed.
 
 A kernel's file often does far more than define it: a script launches it, a package's ``__init__`` imports the world. So
 only the module-level statements that bind or change what the kernel names, directly or through what it names, are ever
@@ -167,14 +167,14 @@ class _Slice:
                 )
 
     def _named(self, module: str) -> list[str]:
-        """What is needed of ``module`` imports of our other modules."""
+        """The needed imports of ``module`` from our other modules."""
         statements = self._source(module).statements
         needed = (statements[number] for number in self.parts[module].statements)
         imported = (each for statement in needed for each in self._imports(module, statement.imports))
         return sorted({each.dotted for each in imported if self._module(each.base)})
 
     def _add(self, part: ModuleSlice, need: _Need) -> Iterator[_Need]:
-        """Add what binds a name to ``part``; gives what that needs in turn."""
+        """Add the statements that bind a name to ``part``; yields their needs."""
         source, name = self._source(part.name), need.name
         if self._is_submodule(part.name, name):
             yield _Need(f"{part.name}.{name}", "")
@@ -189,7 +189,7 @@ class _Slice:
                 yield from self._execute(part, number, statement)
 
     def _execute(self, part: ModuleSlice, number: int, statement: Statement) -> Iterator[_Need]:
-        """Add a statement to ``part``; gives what it needs."""
+        """Add a statement to ``part``; yields its needs."""
         if number in part.statements:
             return
         part.statements.add(number)
@@ -204,7 +204,7 @@ class _Slice:
             yield from (_Need(*end) for end in ends if end != (part.name, chain[0]))
 
     def _changed_from_outside(self) -> Iterator[_Need]:
-        """Add the statements that change what is needed of another module; gives what they need."""
+        """Add the statements that change needed names of another module; yields their needs."""
         needed_names = {(need.module, need.name) for need in self.needs}
         for part in list(self.parts.values()):
             for number, statement in enumerate(self._source(part.name).statements):
@@ -212,7 +212,7 @@ class _Slice:
                     yield from self._execute(part, number, statement)
 
     def _changes(self, module: str, statement: Statement) -> Iterator[_Meant]:
-        """What a statement of ``module`` changes of other modules when it is executed."""
+        """The names of other modules that a statement of ``module`` changes when it is executed."""
         for head, *rest in statement.chains:
             if head not in statement.reads:
                 continue
@@ -227,7 +227,7 @@ class _Slice:
     # ── what a name means ────────────────────────────────────────────────────────────────────────────────────────
 
     def _ends(self, meant: Iterable[_Meant], rest: Sequence[str]) -> Iterator[_Meant]:
-        """What a dotted name may mean, whose first name is one of ``meant``: a module is followed into."""
+        """The possible meanings of a dotted name, from those of its first name: a module is followed into."""
         for module, name in meant:
             if name:
                 yield module, name
@@ -237,13 +237,13 @@ class _Slice:
                 yield module, EVERYTHING  # it is handed on, to whoever may read any name of it
 
     def _meant_in(self, module: str, statement: Statement, name: str) -> Iterator[_Meant]:
-        """What ``name`` may mean in a statement of ``module``, whose functions may import it themselves."""
+        """The possible meanings of ``name`` in a statement of ``module``, with imports of its own functions."""
         yield from self._by_imports(module, statement.imports, name, set())
         if name in statement.reads or name in statement.reads_later:
             yield from self._meant(module, name, set())
 
     def _meant(self, module: str, name: str, seen: set[_Meant]) -> Iterator[_Meant]:
-        """What ``name`` may mean at the module level of ``module``, and in every module that it is imported from."""
+        """The possible meanings of ``name`` in ``module``, and in every module that it is imported from."""
         home = self._module(module)
         if home is None or (module, name) in seen:
             return

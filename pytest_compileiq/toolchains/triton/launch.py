@@ -1,4 +1,4 @@
-"""What a kernel would be launched with: its configs, heuristics and options; used in the process that compiles."""
+"""The launch of a kernel: its arguments, configs, heuristics and options; used in the process that compiles."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class DecoratedKernel:
         return list(known.values())
 
     def remarks(self) -> Iterator[str]:
-        """What of the decorators takes no part, in sentences."""
+        """Sentences on the parts of the decorators without an effect."""
         if self.tuner is None:
             return
         unknown = {value for config in self.tuner.configs for value in _unwritable(config)}
@@ -246,7 +246,7 @@ def _baseline(kernel: DecoratedKernel, wanted: Mapping[str, Any]) -> tuple[dict[
 
 
 def _config(config: Any) -> dict[str, Any]:
-    """What a ``triton.Config`` sets, apart from what is Triton's default."""
+    """The values that a ``triton.Config`` sets, apart from Triton's default."""
     values = {name: value for name, value in config.all_kwargs().items() if (name, value) != ("num_ctas", 1)}
     return {name: _plain(value) for name, value in values.items()}
 
@@ -325,5 +325,5 @@ def _shown(value: Any) -> str:
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``values`` that can be written down, plain."""
+    """The ``values`` that can be written down, plain."""
     return {name: _plain(value) for name, value in values.items() if is_plain(_plain(value))}

@@ -87,7 +87,7 @@ class Source:
 
     @cached_property
     def values(self) -> frozenset[str]:
-        """The names that stand for something else than a module, a function or a class."""
+        """The names of objects other than modules, functions and classes."""
         return frozenset().union(*(each.values for each in self._compiled))
 
     @cached_property
@@ -271,7 +271,7 @@ def _called_on(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _called(node: ast.AST) -> Iterator[ast.expr]:
-    """What ``node`` calls and drops the answer of, and its decorators, which a definition calls."""
+    """The functions that ``node`` calls for their effect, with the decorators of a definition."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield node.value.func
     elif isinstance(node, _DEF):

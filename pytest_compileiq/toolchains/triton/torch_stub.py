@@ -46,7 +46,7 @@ class UndecidedAttribute(Undecided, AttributeError):
 
 
 def answers_of(capability: tuple[int, int], device: str | None) -> dict[str, object]:
-    """What the target itself decides, whatever machine this is: a call or an attribute → its value."""
+    """The target's own answers, whatever machine this is: a call or an attribute → its value."""
     major, minor = capability
     properties: dict[str, object] = {"warp_size": WARP, "major": major, "minor": minor}
     known: dict[str, object] = {
