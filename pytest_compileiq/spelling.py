@@ -62,3 +62,11 @@ def quantity(count: int, what: str) -> str:
 def test_name(kernel: str) -> str:
     """The name of a test of ``kernel``."""
     return f"test_{_NO_NAME.sub('_', kernel)}"
+
+
+def time_text(nanoseconds: float) -> str:
+    """A time in three digits and its unit: ``12.3 µs``."""
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.0f} ns"

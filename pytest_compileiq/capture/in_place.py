@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import tail_of
-from pytest_compileiq.report.times import time_text
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import quantity, time_text
 
 if TYPE_CHECKING:
     from pytest_compileiq.capture.program import Apart

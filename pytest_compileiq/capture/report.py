@@ -12,8 +12,7 @@ from pytest_compileiq.capture.launches import Launch, LaunchAccount, LaunchedKer
 from pytest_compileiq.capture.program import CallAccount
 from pytest_compileiq.capture.ranking import Compared, RankedFunction, RankedShape, Shape
 from pytest_compileiq.report.artifact import table_lines
-from pytest_compileiq.report.times import time_text
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import quantity, time_text
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
 _KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")

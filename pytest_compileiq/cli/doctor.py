@@ -39,18 +39,11 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Examined:
-    """One thing looked for.
+    """One thing looked for, its version and place or nothing, and the command that installs it or a newer one."""
 
-    Attributes:
-        section: the kind of thing: ``project``, ``compiler``, ``spaces``, ``device``, ``package`` or ``works``.
-        name: what was looked for.
-        found: what was found, in words; empty if nothing was.
-        remedy: the command that installs it, also if the version found is too old; else empty.
-    """
-
-    section: str
+    section: str  # project, host, compiler, spaces, device, package or works
     name: str
-    found: str
+    found: str  # in words; empty if nothing was
     remedy: str = ""
 
 

@@ -33,12 +33,7 @@ _C_NAMES = {("float", 4): "c_float", ("float", 8): "c_double", ("bool", 1): "c_b
 
 @dataclass(frozen=True)
 class FirstBuild:
-    """How a function's test builds it.
-
-    Attributes:
-        called: the name that ``load()`` takes.
-        has_neighbours: whether the build has other entry functions.
-    """
+    """The build of a function's test; ``called`` is the name that ``load()`` takes."""
 
     marker: Cc
     called: str
@@ -202,11 +197,7 @@ def cuda_benchmark(name: str, source: str, flags: str, *, has_neighbours: bool) 
 
 
 def triton_benchmark(kernel: KernelSource, source: str) -> str:
-    """The test of a Triton kernel: of its registers, which need no GPU.
-
-    Raises:
-        AuthorKnows: types or values of its arguments are told by its launch alone.
-    """
+    """The test of a Triton kernel's registers; raises ``AuthorKnows`` where its launch alone tells types or values."""
     assert kernel.node is not None
     signature, constexprs, unknown = _triton_arguments(kernel.node)
     if unknown:

@@ -27,11 +27,7 @@ _INTERPOSED = "function body can be overwritten at link time"  # an inlined func
 
 
 def source_of(kernel: KernelSource, found: Sources, project: Path) -> Path:
-    """The source that has a function: its own file, or for a header the only source that includes it.
-
-    Raises:
-        AuthorKnows: there is none, or there are several.
-    """
+    """The file of a function, or of a header's the only source that includes it; raises ``AuthorKnows`` without one."""
     if kernel.file.suffix.lower() not in HEADERS:
         return kernel.file
     including = re.compile(rf'(?m)^\s*#\s*include\s*[<"](?:[^>"\n]*/)?{re.escape(kernel.file.name)}[>"]')
@@ -45,12 +41,7 @@ def source_of(kernel: KernelSource, found: Sources, project: Path) -> Path:
 
 
 def c_build(kernel: KernelSource, found: Sources, place: Place, like: str | None) -> tuple[Prototype, FirstBuild]:
-    """Build a C or C++ function; what it lacks is looked for in the project.
-
-    Raises:
-        AuthorKnows: it does not build, or has no code of its own.
-        CompileIQError: the compiler is not there, or ``like`` has no command for it.
-    """
+    """Build a C or C++ function with sources and flags found in the project; raises ``AuthorKnows`` if that fails."""
     flags: tuple[str, ...] = () if like else ("-O2",)
 
     def marker(paths: Iterable[Path], *more: str) -> Cc:
@@ -87,12 +78,7 @@ def c_build(kernel: KernelSource, found: Sources, place: Place, like: str | None
 
 
 def cuda_build(kernel: KernelSource, found: Sources, place: Place) -> tuple[str, str, bool]:
-    """Build a CUDA kernel: its source, as its test sees it, its flags, and whether there are other kernels.
-
-    Raises:
-        AuthorKnows: it does not build.
-        CompileIQError: there is no nvcc.
-    """
+    """Build a CUDA kernel: its source as its test sees it, its flags, and whether there are other kernels."""
     source = source_of(kernel, found, place.rootdir)
     with TemporaryDirectory(prefix="acf-init-") as folder:
 

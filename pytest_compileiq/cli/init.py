@@ -96,11 +96,7 @@ _MOST_LISTED = 30
 
 
 def look_and_write(project: Path, function: str | None, like: Path | None) -> Iterator[str]:
-    """Write a benchmark into the project's test directory, or nothing; gives lines to print.
-
-    Raises:
-        UserError: there is no function of that name, or several; or what only the author knows is lacking.
-    """
+    """Write a benchmark into the project's test directory, or nothing; gives lines to print."""
     found = look(project, frozenset({STARTER_KERNEL, STARTER_TEST, "LICENSE", "README.md", *FILES}))
     tests = tests_of(project)
     if function is None and found.is_empty:
@@ -178,7 +174,6 @@ _CYTHON = (
 
 
 def _listed(found: Sources) -> Iterator[str]:
-    """What there is to choose from."""
     shown = sorted(found.kernels, key=lambda each: each.file.suffix.lower() in HEADERS)
     if shown:
         yield f"{quantity(len(shown), 'function')} found:"

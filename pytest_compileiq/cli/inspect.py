@@ -17,7 +17,6 @@ from pytest_compileiq.system.printing import complain, say
 if TYPE_CHECKING:
     from pytest_compileiq.claim import Claim
     from pytest_compileiq.config import NamedOptions
-    from pytest_compileiq.reduction import Attribution
     from pytest_compileiq.samples import SampleTable
     from pytest_compileiq.store.store import Store
 
@@ -157,20 +156,16 @@ def _unheld(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> It
         try:
             artifact = store.read(name, target)
             if artifact.attribution is not None:
-                _recompute(path, artifact.attribution)
+                from pytest_compileiq.rules.comparison import recompute_attribution  # heavy: numpy
+
+                try:
+                    recompute_attribution(artifact.attribution)
+                except StoreError as error:
+                    raise StoreError(f"{path}: {error}") from error
             if artifact.controls is not None:
                 held_controls(store, name, artifact, named)
         except StoreError as error:
             yield str(error)
-
-
-def _recompute(path: Path, attribution: Attribution) -> None:
-    from pytest_compileiq.rules.comparison import recompute_attribution  # heavy: numpy
-
-    try:
-        recompute_attribution(attribution)
-    except StoreError as error:
-        raise StoreError(f"{path}: {error}") from error
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -42,20 +42,13 @@ _TRITON_JIT = ("triton.jit", "jit")
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A function or kernel.
-
-    Attributes:
-        file: relative to the project.
-        name: with its namespaces.
-        is_template: whether it is instantiated by others.
-        node: of Triton, its definition.
-    """
+    """A function or kernel; the name has its namespaces, the file is relative to the project."""
 
     file: Path
     name: str
     language: Language
     is_template: bool = False
-    node: ast.FunctionDef | None = field(default=None, compare=False)
+    node: ast.FunctionDef | None = field(default=None, compare=False)  # of Triton
 
     @property
     def spelled(self) -> str:
@@ -65,25 +58,17 @@ class KernelSource:
 
 @dataclass
 class Sources:
-    """What a project holds; paths are relative to it.
-
-    Attributes:
-        databases: the compilation databases.
-        classes: class of C++ → the sources that define functions of it.
-        is_whole: whether all files were looked at.
-        benchmarks: files that import this package.
-        is_empty: whether there is no file but settings and licences.
-    """
+    """The content of a project; paths are relative to it."""
 
     kernels: list[KernelSource] = field(default_factory=list)
     headers: list[Path] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
     databases: list[Path] = field(default_factory=list)
-    classes: dict[str, set[Path]] = field(default_factory=dict)
+    classes: dict[str, set[Path]] = field(default_factory=dict)  # of C++ → sources that define its functions
     cython: list[Path] = field(default_factory=list)
-    benchmarks: list[Path] = field(default_factory=list)
-    is_whole: bool = True
-    is_empty: bool = True
+    benchmarks: list[Path] = field(default_factory=list)  # files that import this package
+    is_whole: bool = True  # all files were looked at
+    is_empty: bool = True  # but for settings and licences
 
 
 def look(project: Path, without: frozenset[str]) -> Sources:

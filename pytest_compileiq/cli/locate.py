@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_store(options: argparse.Namespace) -> Store:
-    """The store that the parsed options name, or this project's.
-
-    Raises:
-        UserError: there is no such directory.
-    """
+    """The store that the parsed options name, or this project's; raises ``UserError`` without such a directory."""
     from pytest_compileiq.store.store import Store
 
     root = store_root(options)
@@ -54,11 +50,7 @@ def acf_dir(directory: Path) -> str | None:
 
 
 def named_options(options: argparse.Namespace) -> NamedOptions:
-    """The options that the settings of the store's project allow in controls files.
-
-    Raises:
-        UserError: the settings name something that is not an option.
-    """
+    """The options that the settings of the store's project allow in controls files."""
     start = find_project(Path.cwd()) if options.acf_dir is None else store_root(options).parent
     settings = next(filter(None, map(settings_of, (start, *start.parents))), None)
     return settings.named_options() if settings else NamedOptions()

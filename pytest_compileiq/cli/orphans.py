@@ -21,19 +21,12 @@ _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.Exi
 
 @dataclass(eq=False)  # pytest keeps its plugins in sets
 class ClaimedNames:
-    """The claims that a collection found; it is itself the pytest plugin that notes them.
+    """The claims that a collection found; it is itself the pytest plugin that notes them."""
 
-    Attributes:
-        tests: artifact name → the test that claims it; deselected tests count.
-        untuned: tests without a marker.
-        left_out: modules and tests whose claims are not known.
-        refusal: why pytest could not collect at all; empty if it could.
-    """
-
-    tests: dict[str, str] = field(default_factory=dict)
-    untuned: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    refusal: str = ""
+    tests: dict[str, str] = field(default_factory=dict)  # artifact → test; deselected tests count
+    untuned: list[str] = field(default_factory=list)  # tests without a marker
+    left_out: list[str] = field(default_factory=list)  # modules and tests with unknown claims
+    refusal: str = ""  # why pytest could not collect at all
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note what a test claims."""
@@ -53,11 +46,7 @@ class ClaimedNames:
 
 
 def collect_claims(project: Path) -> ClaimedNames:
-    """The artifacts that the tests of ``project`` claim.
-
-    Raises:
-        UserError: pytest could not collect at all.
-    """
+    """The artifacts that the tests of ``project`` claim; raises ``UserError`` if pytest cannot collect."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest_compileiq.cli.orphans"], cwd=project, capture_output=True, text=True, check=False
     )

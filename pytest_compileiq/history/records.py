@@ -132,12 +132,6 @@ class Archive:
     root: Path
 
     def add(self, records: Iterable[Record]) -> int:
-        """Append those that are not there yet; returns how many these are.
-
-        Raises:
-            StoreError: a month's file cannot be read.
-            OSError: it cannot be written.
-        """
         by_month = defaultdict(list)
         for record in records:
             by_month[record.date[:7]].append(record.model_dump_json(exclude_none=True).encode())

@@ -25,22 +25,15 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The lifetime of one proof of an artifact.
-
-    Attributes:
-        begun_s: when its commit was made, in seconds since 1970.
-        commit: that commit.
-        after, until: days from ``begun_s`` to the last run in which it held, and to its end; infinite without one.
-        ends: the possible causes of its end; empty without one.
-    """
+    """The lifetime of one proof of an artifact."""
 
     name: str
     target: str
-    begun_s: int
+    begun_s: int  # time of its commit, in seconds since 1970
     commit: str
-    after: float
-    until: float = math.inf
-    ends: frozenset[End] = frozenset()
+    after: float  # days to the last run in which it held
+    until: float = math.inf  # days to its end
+    ends: frozenset[End] = frozenset()  # possible causes of its end
 
 
 @dataclass
@@ -142,17 +135,12 @@ class Series:
 
 @dataclass(frozen=True)
 class ArtifactHistory:
-    """All that is known of the artifacts' past.
-
-    Attributes:
-        shallow: whether git here lacks the older commits, so that no lifetime is known.
-        problems: what could not be read.
-    """
+    """The past of the artifacts."""
 
     observations: tuple[Observation, ...]
     lifetimes: tuple[Lifetime, ...]
-    shallow: bool
-    problems: tuple[str, ...]
+    shallow: bool  # git lacks the older commits, so no lifetime is known
+    problems: tuple[str, ...]  # what could not be read
 
 
 def read_history(store: Store, archive: Archive, name: str | None = None) -> ArtifactHistory:

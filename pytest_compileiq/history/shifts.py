@@ -47,19 +47,12 @@ _USUAL, _SD_OF_USUAL = 0.9, 1.645  # nine runs in ten; their median alone would 
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """One change of level.
+    """One change of level."""
 
-    Attributes:
-        at: the first run on the new level.
-        seen: the run after which it was found.
-        shape: which arms moved.
-        drifts: both crept there over many runs, in no step.
-    """
-
-    at: int
-    seen: int
+    at: int  # the first run on the new level
+    seen: int  # the run after which it was found
     shape: Shape
-    drifts: bool = False
+    drifts: bool = False  # both arms crept there over many runs
 
 
 def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) -> list[ChangePoint]:
@@ -146,7 +139,6 @@ def _told(baseline: Floats, tuned: Floats, at: int, is_known: bool) -> tuple[Sha
 
 
 def _statistics(baseline: Floats, tuned: Floats) -> Floats:
-    """The size of each shape's t at each split, shape (shapes, runs)."""
     return np.stack([np.abs(_by_split(*_axes(baseline, tuned, shape))) for shape in SHAPES])
 
 
@@ -226,25 +218,15 @@ _CODE = {"baseline_code": "the baseline's machine code", "tuned_code": "the tune
 
 @dataclass(frozen=True)
 class Shift:
-    """One change of level, and whose it is.
+    """One change of level, and its cause."""
 
-    Attributes:
-        at: the first run on the new level.
-        seen: the run after which it was found.
-        cause: the arm whose code changed and whose time moved, or both; where the code that moved is the same, the
-            machine.
-        drifts: both arms crept there over many runs.
-        baseline, tuned: by how much each arm's value moved, as a share of it: 0.03 is 3 % more.
-        known: what changed with that run besides, in words.
-    """
-
-    at: int
-    seen: int
+    at: int  # the first run on the new level
+    seen: int  # the run after which it was found
     cause: Cause
-    drifts: bool
-    baseline: float
+    drifts: bool  # both arms crept there over many runs
+    baseline: float  # share of its value: 0.03 is 3 % more
     tuned: float
-    known: tuple[str, ...]
+    known: tuple[str, ...]  # other changes with that run, in words
 
     @property
     def alarms(self) -> bool:

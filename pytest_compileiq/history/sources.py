@@ -125,11 +125,7 @@ class _Report(_Part):
 
 
 def records_in(path: Path) -> list[Record]:
-    """What the report at ``path`` measured, and which artifacts it found to hold or not, in its order.
-
-    Raises:
-        UserError: it is no report, or one of a version that does not say when and on what it was.
-    """
+    """The measurements and sightings of the report at ``path``, in its order; raises ``UserError`` if it is none."""
     try:
         report = _Report.model_validate_json(read_regular(path, _MAX_REPORT_BYTES, follow=True))
         if report.schema_ != REPORT_SCHEMA:

@@ -109,20 +109,13 @@ _RUN_COLUMNS = ("artifact", "verdict", "against the baseline", "found", "not che
 
 @dataclass(frozen=True)
 class TunedTest:
-    """The outcome of a tuned test, and the test's place.
-
-    Attributes:
-        file: path from the repository's root.
-        line: from 1.
-        failure: pytest's text of the failure; empty if the test did not fail.
-        item: the test's report; None if it came to no verdict.
-    """
+    """The outcome of a tuned test, and the test's place."""
 
     nodeid: str
-    file: str
+    file: str  # from the repository's root
     line: int
-    failure: str
-    item: ItemReport | None
+    failure: str  # pytest's text; empty if the test did not fail
+    item: ItemReport | None  # None without a verdict
 
 
 def annotation_lines(tests: Sequence[TunedTest], problems: Sequence[str]) -> Iterator[str]:

@@ -23,11 +23,7 @@ _ENOUGH = 10  # evaluations, from which the time for the others is estimated
 
 
 class LineProgress:
-    """Shows the progress of one benchmark.
-
-    Args:
-        is_live: redraw one line, in place of printing lines.
-    """
+    """Shows the progress of one benchmark: one line, redrawn if ``is_live``, else printed lines."""
 
     def __init__(self, name: str, terminal: Terminal, *, is_live: bool) -> None:
         self._name = name

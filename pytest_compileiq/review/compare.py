@@ -33,18 +33,12 @@ _Facts = Mapping[str, tuple[str, int] | StoreError]  # path → digest and size,
 
 @dataclass(frozen=True)
 class Review:
-    """The artifacts that differ between two ends.
+    """The artifacts that differ between two ends."""
 
-    Attributes:
-        base, head: the two ends, in words.
-        changes: sorted by kind, then name and target.
-        strays: new or changed files that belong to no artifact, as paths below ``acf/``.
-    """
-
-    base: str
+    base: str  # in words
     head: str
-    changes: tuple[Change, ...]
-    strays: tuple[str, ...]
+    changes: tuple[Change, ...]  # sorted by kind, then name and target
+    strays: tuple[str, ...]  # paths below acf/ of files that belong to no artifact
 
 
 class _Study(NamedTuple):

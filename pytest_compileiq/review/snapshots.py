@@ -36,17 +36,11 @@ class GitFile:
 
 @dataclass(frozen=True)
 class StoreState:
-    """``acf/`` at one end of a comparison.
+    """``acf/`` at one end of a comparison."""
 
-    Attributes:
-        label: the end in words.
-        files: the entry of each path below ``acf/``, e.g. ``kernel/sm_90a-ptxas13.3.toml``.
-        commit: None for the work tree.
-    """
-
-    label: str
-    files: Mapping[str, GitFile]
-    commit: str | None = None
+    label: str  # in words
+    files: Mapping[str, GitFile]  # by path below acf/
+    commit: str | None = None  # None for the work tree
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,7 @@ class Member:
 
 
 def fatbin_of(data: bytes, path: Path) -> bytes | None:
-    """The containers in ``data``, the content of ``path``: a whole fat binary, or a host file's section; None without.
-
-    Raises:
-        BuildError: it is neither a fat binary nor an ELF file.
-    """
+    """The containers in ``data``: a whole fat binary, or a host file's section; None without."""
     if data.startswith(CONTAINER_MAGIC):
         return data
     if data.startswith(_ARCHIVE):
@@ -66,11 +62,7 @@ def fatbin_of(data: bytes, path: Path) -> bytes | None:
 
 
 def members(fatbin: bytes, path: Path) -> Iterator[Member]:
-    """The members of every container in ``fatbin``, in order.
-
-    Raises:
-        BuildError: it ends in the middle of a container, or something else lies between containers.
-    """
+    """The members of every container in ``fatbin``, in order; raises ``BuildError`` if it is damaged."""
     at = 0
     while at < len(fatbin):
         if not any(fatbin[at : at + 8]):  # containers are aligned
@@ -87,11 +79,7 @@ def members(fatbin: bytes, path: Path) -> Iterator[Member]:
 
 
 def extract_with_cuobjdump(path: Path, directory: Path) -> list[Path] | None:
-    """Every cubin in ``path``, compressed or not, as files in ``directory``; None if ``cuobjdump`` is not installed.
-
-    Raises:
-        BuildError: ``cuobjdump`` refuses the file.
-    """
+    """Every cubin in ``path`` as files in ``directory``; None if ``cuobjdump`` is not installed."""
     tool = next(installed("cuobjdump"), None)
     if tool is None:
         return None
@@ -163,19 +151,12 @@ class Linked:
 
 @dataclass(frozen=True)
 class Contents:
-    """The machine code in files.
+    """The machine code in files."""
 
-    Attributes:
-        kernels: the entry functions that can be compared.
-        objects: the host code that can be compared, taken apart.
-        linked: the files of host code that cannot, because they are linked.
-        unreadable: what could not be read, in sentences.
-    """
-
-    kernels: tuple[BuiltEntry, ...] = ()
-    objects: tuple[ObjectCode, ...] = ()
-    linked: tuple[Linked, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    kernels: tuple[BuiltEntry, ...] = ()  # can be compared
+    objects: tuple[ObjectCode, ...] = ()  # taken apart
+    linked: tuple[Linked, ...] = ()  # host code that cannot be compared
+    unreadable: tuple[str, ...] = ()  # sentences
 
 
 def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str], Collection[str]]] = ()) -> Contents:

@@ -33,17 +33,11 @@ from pytest_compileiq.toolchains.params.marker import read_line
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of an export.
-
-    Attributes:
-        applied: name and target of every artifact whose controls were exported.
-        left_out: why others were not, one sentence each.
-        stale: why others are stale, one sentence each; if there are any, nothing is written without ``omit_stale``.
-    """
+    """The result of an export: artifacts by name and target, and sentences on the others."""
 
     applied: tuple[str, ...]
     left_out: tuple[str, ...]
-    stale: tuple[str, ...]
+    stale: tuple[str, ...]  # if there are any, nothing is written without ``omit_stale``
 
 
 def export_runtime(
@@ -57,14 +51,9 @@ def export_runtime(
 ) -> Exported:
     """Write ``manifest.json``, ``acf_runtime.py`` and ``acfs/<sha256>.acf`` into ``directory``.
 
-    Files of an earlier export are kept, since a running process may still hold their paths.
-
-    Args:
-        names: the artifacts to export; all of the store when empty.
-        omit_stale: write the export without the stale artifacts, instead of writing nothing.
-        triton_cache: a JIT cache. The PTX beside a cubin with an artifact's machine code is what ``resolve`` will
-            compare production's PTX with.
-        named: the options that the project's settings allow in controls files.
+    Without ``names`` all artifacts of the store are exported. Files of an earlier export are kept, since a running
+    process may still hold their paths. The PTX beside a cubin of ``triton_cache`` with an artifact's machine code is
+    what ``resolve`` will compare production's PTX with.
 
     Raises:
         UserError: there is no such artifact.
@@ -147,7 +136,6 @@ def _entry(
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:
-    """Digests of the PTX that is known to compile to this artifact's machine code."""
     if deploy(artifact).reads_ptx:
         return {_ptx_digest(inside(root, source)) for source in artifact.fingerprint.sources}
     only_options = artifact.controls is not None and all(knob.startswith("-") for knob in artifact.controls.knobs)

@@ -47,19 +47,12 @@ _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Fragment:
-    """What to add to a compile command.
+    """The addition to a compile command."""
 
-    Attributes:
-        words: the options that apply the controls; empty when there is nothing to apply.
-        refusal: why the artifact may not be applied; None if it may.
-        notes: what was checked and what was not, in sentences.
-        reads: what the answer depends on: metadata, controls, sources, and directories of headers.
-    """
-
-    words: tuple[str, ...]
-    refusal: str | None
-    notes: tuple[str, ...]
-    reads: tuple[Path, ...]
+    words: tuple[str, ...]  # options that apply the controls
+    refusal: str | None  # None if they may be applied
+    notes: tuple[str, ...]  # what was checked and what was not
+    reads: tuple[Path, ...]  # what the answer depends on
 
 
 @dataclass(frozen=True)
@@ -186,11 +179,7 @@ def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptio
 
 
 def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
-    """The options of ``artifact``'s compiler that apply its controls, a file at ``path`` that was checked before.
-
-    Raises:
-        UserError: the compiler's options are not known.
-    """
+    """The options of ``artifact``'s compiler that apply its controls, a file at ``path`` that was checked before."""
     controls, compiler = _controls(artifact), artifact.compiler
     if option_list(compiler.name, compiler.command) is None:
         raise UserError(
@@ -200,11 +189,7 @@ def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
 
 
 def depfile(target: str, reads: Sequence[Path]) -> str:
-    """A rule by which make and ninja rebuild ``target`` when one of ``reads`` changes or disappears.
-
-    Raises:
-        EnvironmentFault: a path has a character that they would split at.
-    """
+    """A rule by which make and ninja rebuild ``target`` when one of ``reads`` changes or disappears."""
     names = [plain(str(path)) for path in reads]
     # A file that is gone (another ACF has another name) means out of date, not "no rule to make it".
     return f"{plain(target)}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
@@ -229,11 +214,7 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
 
 
 def plain(path: str) -> str:
-    """``path``, if nothing on its way to the compiler would split or change it.
-
-    Raises:
-        EnvironmentFault: it has a blank, a comma, or another such character.
-    """
+    """``path``; raises ``EnvironmentFault`` if a tool on its way to the compiler would split or change it."""
     if not _PLAIN_PATH.fullmatch(path):
         raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: move it elsewhere")
     return path

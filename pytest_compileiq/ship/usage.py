@@ -84,11 +84,7 @@ class InUse(Struct, frozen=True):
 
 
 def read_counts(path: Path) -> list[Counts]:
-    """The lines that processes appended to the file that ``ACF_COUNTS`` named.
-
-    Raises:
-        UserError: the file, or a line of it, cannot be read.
-    """
+    """The lines that processes appended to the file of ``ACF_COUNTS``; raises ``UserError`` for any that is none."""
     try:
         lines = read_regular(path, _LARGEST).splitlines()
     except Unfit as error:

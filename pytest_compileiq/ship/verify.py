@@ -51,10 +51,6 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
 
     Args:
         names: the artifacts that the files must hold; () compares with every artifact that names one of their entries.
-
-    Raises:
-        UserError: there is no such artifact.
-        StoreError: the metadata of an artifact is invalid.
     """
     artifacts = artifacts_of(store, names)
     every = [artifact.code.keys() for artifact in artifacts.values()]
@@ -80,19 +76,14 @@ _Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one entry function was found to be.
-
-    Attributes:
-        digests: told where they matter.
-        names: the artifacts that name it.
-    """
+    """The standing of one entry function among the artifacts ``names`` that name it."""
 
     verdict: Match
     path: str
     entry: str
     architecture: str
     what: str
-    digests: str = ""
+    digests: str = ""  # where they matter
     standing: Standing = "missing"
     names: frozenset[str] = frozenset()
 
@@ -107,12 +98,7 @@ class Verified:
 
 
 def artifacts_of(store: Store, names: Sequence[str]) -> Artifacts:
-    """The artifacts of these names, of all without any.
-
-    Raises:
-        UserError: there is no such artifact.
-        StoreError: the metadata of an artifact is invalid.
-    """
+    """The artifacts of these names, of all without any."""
     store.require(names)
     return {
         (name, target): store.read(name, target)
@@ -319,11 +305,7 @@ def verify_triton_cache(
 
     Args:
         names: the artifacts that it must hold; () compares with every artifact that names one of its entries.
-        counts: what the processes counted that filled it; None joins nothing.
-
-    Raises:
-        UserError: there is no such artifact or directory.
-        StoreError: the metadata of an artifact is invalid.
+        counts: of the processes that filled it; None joins nothing.
     """
     if not cache.is_dir():
         raise UserError(f"--triton-cache: there is no directory {cache}")
