@@ -39,8 +39,7 @@ def params_of(knobs: Knobs) -> dict[str, KnobValue]:
 
 def params_in(builder: Builder, knobs: Knobs) -> dict[str, KnobValue]:
     """``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
-    baseline = builder.baseline_params
-    return {**baseline, **params_of(knobs)}
+    return {**builder.baseline_params, **params_of(knobs)}
 
 
 def macros_of(knobs: Knobs) -> dict[str, KnobValue]:
@@ -71,7 +70,13 @@ def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple
     """
     if (values := named_values(defines)) is None:
         raise MarkerError(f"{where}(defines={defines!r}): expected a dict such as {{'TILE': 16}}")
-    params = _defined_by(flags)
+    params: dict[str, KnobValue] = {}
+    for word, is_value in _values_told(flags):
+        definition = None if is_value else _MACRO.fullmatch(word)
+        if definition and (definition[2] or not definition[3]):
+            params[definition[1]] = _typed(definition[3]) if definition[2] else 1
+        elif word.startswith("-U") and not is_value:
+            params.pop(word.removeprefix("-U"), None)
     for name, value in values.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise MarkerError(
@@ -83,17 +88,6 @@ def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple
             raise MarkerError(f"{where}(defines=…): the flags define {name} too: give its value once")
         params[name] = value
     return tuple(f"-D{name}={value}" for name, value in values.items()), params
-
-
-def _defined_by(words: Iterable[str]) -> dict[str, KnobValue]:
-    macros: dict[str, KnobValue] = {}
-    for word, is_value in _values_told(words):
-        definition = None if is_value else _MACRO.fullmatch(word)
-        if definition and (definition[2] or not definition[3]):
-            macros[definition[1]] = _typed(definition[3]) if definition[2] else 1
-        elif word.startswith("-U") and not is_value:
-            macros.pop(word.removeprefix("-U"), None)
-    return macros
 
 
 def _values_told(words: Iterable[str]) -> Iterator[tuple[str, bool]]:

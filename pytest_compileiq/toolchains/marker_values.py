@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pytest_compileiq.errors import MarkerError
@@ -60,20 +60,16 @@ def call_text(toolchain: object, **changed: object) -> str | None:
     parameters = inspect.signature(type(toolchain)).parameters
     if changed.keys() - parameters.keys():
         return None
-    return f"{type(toolchain).__name__}({', '.join(_arguments(toolchain, parameters, changed))})"
-
-
-def _arguments(
-    toolchain: object, parameters: Mapping[str, inspect.Parameter], changed: Mapping[str, object]
-) -> Iterator[str]:
+    arguments: list[str] = []
     for name, parameter in parameters.items():
         value = changed.get(name, getattr(toolchain, name, parameter.default))
         if parameter.kind is parameter.VAR_POSITIONAL and isinstance(value, tuple):
-            yield from map(_literal, value)
+            arguments += map(_literal, value)
         elif parameter.kind is not parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            yield _literal(value)
+            arguments.append(_literal(value))
         elif value != parameter.default and value not in (None, (), {}):
-            yield f"{name}={_literal(value)}"
+            arguments.append(f"{name}={_literal(value)}")
+    return f"{type(toolchain).__name__}({', '.join(arguments)})"
 
 
 def _literal(value: object) -> str:

@@ -77,9 +77,9 @@ def test_a_setting_is_answered_with_the_nearest(pytestconfig):
 
 def test_an_option_that_is_not_known_is_answered_with_the_nearest_but_not_one_whose_value_is_wrong():
     nobody = NamedOptions()
-    assert "that this tool knows (did you mean '-funroll-loops'?), so that" in GCC.why_not("-funrol-loops", "", nobody)
-    assert "did you mean" not in GCC.why_not("-falign-loops=", "many", nobody)
-    assert "controls file (did you mean '-O'?)" in PTXAS.why_not("-o", 3, nobody)
+    assert "that this tool knows (did you mean '-funroll-loops'?), so that" in GCC.why_not(["-funrol-loops"], nobody)
+    assert "did you mean" not in GCC.why_not(["-falign-loops=many"], nobody)
+    assert "controls file (did you mean '-O'?)" in PTXAS.why_not(["-o3"], nobody)
 
 
 def test_a_variant_of_a_hidden_space_is_answered_with_the_nearest():

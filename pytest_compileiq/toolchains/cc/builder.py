@@ -207,6 +207,10 @@ class CcBuilder(Builder):
     def sources(self) -> Mapping[str, str]:
         return self._sources
 
+    @cached_property
+    def _sources(self) -> Mapping[str, str]:
+        return self._digests()
+
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
         return self._digests(controls.data.decode("ascii").splitlines(), controls.knobs)
 
@@ -297,10 +301,6 @@ class CcBuilder(Builder):
     @cached_property
     def _baseline(self) -> BaselineFlags:
         return BaselineFlags.of(self.program.name, self.compiler.command)
-
-    @cached_property
-    def _sources(self) -> Mapping[str, str]:
-        return self._digests()
 
     @cached_property
     def _environment_in_use(self) -> frozenset[str]:
