@@ -205,7 +205,7 @@ class CudaOptions(OptionList, frozen=True):
         options = {name: f"{name}{value}" for name, value in knobs.items() if name.startswith("-")}
         for name, option in options.items():
             value = knobs[name]
-            if isinstance(value, bool) or not self.may_hold(option):
+            if isinstance(value, bool) or not option.isascii() or not self.may_hold(option):  # \d is any script's
                 names = sorted(listed.name for listed in self.known)
                 meant = did_you_mean(name, names) if name not in names else ""
                 raise MarkerError(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia.options import as_one_definition, split_nvcc_flags
+from pytest_compileiq.toolchains.nvidia.options import PTXAS, as_one_definition, split_nvcc_flags
 
 ROOT = Path("/project")
 PLACE = Place(ROOT / "kernels", ROOT)
@@ -55,3 +56,8 @@ def test_a_definition_is_split_at_no_comma() -> None:
 def test_a_flag_that_the_plugin_gives_is_refused_as_it_was_written(flags: str) -> None:
     with pytest.raises(MarkerError, match=f": '{flags.split()[0]}' cannot be used: the plugin gives it"):
         split_nvcc_flags(flags, PLACE)
+
+
+def test_a_digit_of_another_script_is_refused_in_a_controls_file() -> None:
+    with pytest.raises(MarkerError, match="no option of ptxas that a controls file may hold"):
+        PTXAS.render(Candidate({"--maxrregcount=": "\N{ARABIC-INDIC DIGIT THREE}"}))
