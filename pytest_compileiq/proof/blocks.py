@@ -25,8 +25,6 @@ class Deal:
     """One process of a proof, for one block: permuted blocks (Matts and Lachin, Controlled Clinical Trials 9, 1988).
 
     Attributes:
-        seed: of the proof, on record.
-        number: of the process.
         devices: how many the processes are spread over: each has a design of its own.
         of: the block, so that the blocks of one process are dealt apart.
     """
@@ -63,11 +61,7 @@ def plan_of(benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: Cond
 
 
 class Blocks:
-    """Takes blocks of finalists, all in the same processes, by the coins of one seed.
-
-    Args:
-        is_short: one quad of single samples, for what is compared exactly.
-    """
+    """Takes blocks of finalists in the same processes; ``is_short``: one quad of single samples, compared exactly."""
 
     def __init__(
         self, pool: Pool, benchmark: TunedBenchmark, against: ControlsFile | None, seed: int, *, is_short: bool = False

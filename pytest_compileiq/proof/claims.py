@@ -117,11 +117,7 @@ def _lost(direction: Direction, before: float, after: float) -> float:
 
 @dataclass
 class Finalist:
-    """One set of controls under proof: its rows, how they were taken and checked, and why it is out, if it is.
-
-    Attributes:
-        left_out: workload, objective and device whose rows do not count.
-    """
+    """One set of controls under proof; ``left_out``: workload, objective and device whose rows do not count."""
 
     controls: ControlsFile | None
     rows: list[SampleRow] = field(default_factory=list)
@@ -180,14 +176,11 @@ class Proof:
     """Controls that the gate has proven.
 
     Attributes:
-        controls: what was proven; None where a calibration let the baseline stand against itself.
-        claims: their claims, ``samples`` still to be named by the store.
-        rows: their raw samples.
-        reason: why they won, in words that are as true on another day: it is stored.
-        advice: what disturbed the samples, and what to do about it; never stored.
-        passed_over: why a better finalist was not proven; empty without one, and never stored.
-        finalist: what was sampled of them; None where all was compared exactly.
-        look: at which they were proven.
+        controls: None where a calibration let the baseline stand against itself.
+        claims: with ``samples`` still to be named by the store.
+        reason: in words that are as true on another day: it is stored.
+        advice, passed_over: disturbances, and why a better finalist was not proven; never stored.
+        finalist: None where all was compared exactly.
         ended: when the sample ended, by the pool's timer.
     """
 
@@ -218,8 +211,8 @@ class NoWinner:
     """Nothing was proven.
 
     Attributes:
-        reason: why, in words that are as true on another day: it is stored.
-        advice: what the best finalist lacked, what disturbed the samples, and what to do about it; never stored.
+        reason: in words that are as true on another day: it is stored.
+        advice: what the best finalist lacked and what disturbed the samples; never stored.
         lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
     """
 

@@ -37,10 +37,8 @@ class PreferSmaller:
     """Chooses the smaller of two where it is proven, and surely loses no more than the budget against the other.
 
     Attributes:
-        smaller: the controls that are left.
         budgets: timed metric → the largest loss.
-        losses: what the smaller one lost.
-        why_not: why it is not chosen.
+        losses, why_not: of the smaller one, once it was sampled.
     """
 
     benchmark: TunedBenchmark
@@ -87,13 +85,10 @@ class PreferSmaller:
 
 
 def confirmed(benchmark: TunedBenchmark, first: Proof, second: Finalist, gap_s: float) -> tuple[Claim, ...] | NoWinner:
-    """The claims of what the gate has proven, with the numbers of its second sample.
+    """The claims of ``first`` with the numbers of its ``second`` sample.
 
     A gain that is not confirmed becomes "not worse", where the first sample proves that and the second does not
     contradict it.
-
-    Args:
-        second: the same controls, with the rows of the second sample.
     """
     claims: list[Claim] = []
     missed = ""

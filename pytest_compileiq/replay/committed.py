@@ -76,11 +76,7 @@ class Stop(Signal):
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reads ``store`` for ``benchmark``, and trusts nothing in it.
-
-    Attributes:
-        adopts: whether a test that moved or was renamed takes the artifact that it had before.
-    """
+    """Reads ``store`` for ``benchmark``, and trusts nothing in it; ``adopts``: a moved test takes its artifact."""
 
     benchmark: TunedBenchmark
     store: Store
@@ -130,11 +126,7 @@ class Integrity:
         return artifact
 
     def _adopted(self, names: Sequence[str], say: Callable[[str], object]) -> Artifact | None:
-        """The artifact of ``names`` that this test had before it moved or was renamed, as its own now.
-
-        Raises:
-            Stop: there is one, and it may not be taken without being asked to.
-        """
+        """The artifact of ``names`` that this test had before it moved or was renamed, as its own now."""
         former = former_of(self.benchmark, self.store, names)
         if former is None:
             return None
@@ -159,8 +151,7 @@ class Integrity:
         """The controls, checked byte for byte; None where there are none.
 
         Raises:
-            Stop: they are not what the metadata says, or lie outside the space that the test declares, or they lay in
-                the compiler's own, which is another now.
+            Stop: they are not those of the metadata, or lie outside the test's space or the compiler's of today.
         """
         if artifact.outcome != "tuned" or artifact.controls is None:
             return None

@@ -17,7 +17,7 @@ from pytest_compileiq.toolchains.option_classes import classes_of, option_list
 
 @dataclass(frozen=True)
 class Moved:
-    """What the space no longer holds.
+    """Options that the space no longer holds.
 
     Attributes:
         said: the options by class.

@@ -18,11 +18,7 @@ from pytest_compileiq.store.store import Store
 
 @dataclass(frozen=True)
 class Former:
-    """The artifact that a test had under its former name or in its former file.
-
-    Attributes:
-        name: of the artifact in the store.
-    """
+    """The artifact, ``name`` in the store, that a test had under its former name or in its former file."""
 
     name: str
     artifact: Artifact

@@ -43,9 +43,6 @@ def choose_finalists(
     """The best by the first objective that worsen no other beyond the margin.
 
     With timed objectives the best few are measured again first, in turn: the luckiest sample is not the best code.
-
-    Raises:
-        EvaluationFailed: the device is disturbed, so that none of them can be judged.
     """
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)[:PLAYOFF]

@@ -164,15 +164,10 @@ class Journal:
         return tuple(loss for (loss,) in rows)
 
     def finished(self, batch: int, place: int, evaluated: Evaluated, attempt: int | None = None) -> bool:
-        """Record one evaluation, of the candidate at ``place`` of a batch, unless its answer comes too late.
-
-        It does where that candidate is finished already, or another attempt has begun since.
+        """Record one evaluation, unless it is finished or another attempt began since; returns whether it was.
 
         Args:
-            attempt: which it is the answer of; None where no worker was asked.
-
-        Returns:
-            Whether it was recorded: only then does it count.
+            attempt: whose answer it is; None where no worker was asked.
         """
         (done,) = self._of_place("SELECT COUNT(*) FROM evaluation", batch, place)
         (newest,) = self._of_place("SELECT MAX(attempt) FROM attempt", batch, place)

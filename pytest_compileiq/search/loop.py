@@ -67,7 +67,7 @@ class _PendingBatch:
 
 @dataclass(frozen=True)
 class SearchBrief:
-    """What one search is about and works with.
+    """The subject of one search, and its collaborators.
 
     Attributes:
         stands_for: entry functions that the test stands for: a candidate changes no others, unless the test allows it.
@@ -92,9 +92,7 @@ class Search:
     Attributes:
         scored: the valid candidates, one for each machine code and set of parameters.
         aliases: machine-code key → knobs of every candidate that compiles to it.
-        offered: knobs of the candidates whose bodies have run.
-        read: parameters that these bodies asked for.
-        interrupted: Ctrl-C ended it early.
+        offered, read: knobs of the candidates whose bodies have run, and parameters that these asked for.
         is_over: the budget is spent, or the engine has nothing left to ask.
     """
 

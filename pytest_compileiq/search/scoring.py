@@ -44,11 +44,7 @@ class Scored:
 
 @dataclass
 class Scorer:
-    """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks.
-
-    Attributes:
-        quads, quads_s: how many quads it has measured in full, and the seconds that their blocks took.
-    """
+    """Scores candidates of one benchmark in worker 0; ``quads`` were measured in full, in ``quads_s`` seconds."""
 
     pool: Pool
     benchmark: TunedBenchmark
@@ -90,21 +86,13 @@ class Scorer:
     def check(self, controls: ControlsFile) -> None:
         """Run the body with these controls alone on every timed workload.
 
-        Beside the baseline, in buffers that both share, a kernel that writes nothing would pass with the baseline's
-        output.
-
-        Raises:
-            EvaluationFailed: as ``score``.
+        Beside the baseline, in shared buffers, a kernel that writes nothing would pass with the baseline's output.
         """
         for workload in self.benchmark.timed_workloads:
             self.pool.check(0, self.benchmark, controls, workload)
 
     def round(self, controls: ControlsFile, number: int) -> list[SampleRow]:
-        """One further quad on every timed workload, in a block of its own, as quad ``number``.
-
-        Raises:
-            EvaluationFailed: as ``score``.
-        """
+        """One further quad on every timed workload, in a block of its own, as quad ``number``."""
         return [
             replace(row, quad=number)
             for workload in self.benchmark.timed_workloads
@@ -121,12 +109,9 @@ class Scorer:
         return Scored(self._scores(rows, exact), scored.controls)
 
     def recall(self, rows: Sequence[SampleRow]) -> tuple[float, ...]:
-        """Learn from what was taken of one candidate, now or by an earlier run.
+        """Learn from the samples of one candidate, of this or an earlier run; returns the standard error of each score.
 
-        The first values of the baseline fix the axes, as they did there.
-
-        Returns:
-            The standard error of each score; empty where nothing varies.
+        The first values of the baseline fix the axes, as they did there. Empty where nothing varies.
         """
         variances = dict.fromkeys((objective.metric for objective in self.benchmark.objectives), 0.0)
         for objective, workload, share in self._parts if rows else ():

@@ -212,10 +212,7 @@ def provenance_of(benchmark: TunedBenchmark, fingerprint: Fingerprint, winner: C
 
 
 def _is_uncommitted(benchmark: TunedBenchmark, fingerprint: Fingerprint, commit: str, file: str) -> bool:
-    """Whether a file that differs from the commit does so in what the fingerprint covers.
-
-    Every change of a marker counts, since the fingerprint covers its flags, workloads and objectives.
-    """
+    """Whether the fingerprint covers the difference from the commit; of a marker it covers all."""
     sources, parts = fingerprint.sources, fingerprint.parts
     before = content_at(benchmark.rootdir, commit, file)
     if before is None or not holds(before, file, sources, parts):

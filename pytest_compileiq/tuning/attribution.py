@@ -1,7 +1,7 @@
-"""What each stored control brings: every objective without it, against the stored controls, on samples of its own.
+"""The effect of each stored control: every objective without it, on samples of its own.
 
-The controls that stay were chosen by noise as well as by merit, so neither the search's samples nor the reduction's can
-say what they bring. Blocks go round the processes that the proof has warmed up, one of every leave-out at a time.
+The controls that stay were chosen by noise as well as by merit, so neither the search's samples nor the reduction's
+can measure it. Blocks go round the processes that the proof has warmed up, one of every leave-out at a time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ LeftOut = tuple[ControlPart, ...]
 
 
 def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
-    """Measure, or count, what is lost without each part of what was proven; None where it has no parts.
+    """Measure, or count, the loss without each part of a proven winner; None for a single control or without a worker.
 
-    A single control has no entry either: what it brings is the claim. Nor has anything where no worker gets ready.
-
-    An eighth of the search's time goes into it, or five seconds; what there is no time for is named.
+    It takes at most an eighth of the search's time, or five seconds; parts that do not fit in are named.
     """
     controls = proof.winner
     parts = ControlParts(bench.benchmark, controls)

@@ -1,7 +1,7 @@
-"""Checks the baseline of a tuning before anything is searched: it builds, is right, and is the same built elsewhere.
+"""The baseline, checked before anything is searched: it builds, is right, and builds the same elsewhere; the incumbent.
 
-It is built from a view of the project in another place: what the compiler says it reads is copied there, and everything
-beside it is linked, so that a build that reads more than it says still finds it.
+It is built from a view of the project in another place: the files that the compiler names are copied there, and all
+else is linked, so that a build that reads more than it names still finds it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,7 @@ class _NotMovable(Signal):
 
 
 def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[str, ...]:
-    """Build the baseline as another checkout would, and compare with ``built``.
-
-    Returns:
-        What could not be checked, in sentences.
-    """
+    """Build the baseline as another checkout would, and compare; returns notes on checks that were not possible."""
     elsewhere: BuildResult | None = None
     unchecked: tuple[str, ...] = ()
     place = str(benchmark.rootdir)
@@ -154,10 +150,9 @@ class CheckedBaseline:
     """A baseline that builds, reproducibly, and is correct on every workload.
 
     Attributes:
-        built: its build.
         stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
         drew: whether its body reads ``acf.rng``.
-        unchecked: what the toolchain has to say about the build and what could not be checked, in sentences.
+        unchecked: notes on the build and on what could not be checked.
     """
 
     built: BuildResult
@@ -267,11 +262,7 @@ class Incumbent:
 
 
 def expect_owner(benchmark: TunedBenchmark, store: Store) -> None:
-    """Have no living test but this one be the owner of its artifact.
-
-    Raises:
-        TuneFailed: another is, and its artifact would be overwritten.
-    """
+    """Raise ``TuneFailed`` if a living test other than this one owns its artifact, which would be overwritten."""
     if other := other_owner(store, benchmark.name, benchmark.nodeid, benchmark.rootdir):
         raise TuneFailed(
             f"{benchmark.nodeid}: {store.root.name}/{benchmark.name}/ holds the artifact of {other}, "

@@ -26,12 +26,7 @@ from pytest_compileiq.workers.pool import Pool
 
 @dataclass(frozen=True)
 class Tuning:
-    """One benchmark, its checked baseline, and the run's settings, store, workers and seeds.
-
-    Attributes:
-        seed: of the search.
-        coins: the seed of the proofs.
-    """
+    """One benchmark, its checked baseline, and the run's settings, store and workers; ``coins`` seeds the proofs."""
 
     benchmark: TunedBenchmark
     settings: Settings

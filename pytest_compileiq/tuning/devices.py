@@ -1,7 +1,7 @@
 """Several benchmarks at once, each on a device of its own.
 
-By threads of one process: they wait, for compilers and for workers. Only the main thread hears a Ctrl-C; the others are
-told between two evaluations.
+By threads, since they wait for compilers and workers. Only the main thread hears a Ctrl-C; the others are told
+between two evaluations.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ def on_devices(
     do: Callable[[Work, int], None],
     interrupt: Callable[[], None],
 ) -> None:
-    """Have each device do what it takes, until there is nothing left; raises what doing it raised.
+    """Have each device ``do`` what it ``take``s, until that is None; raises what doing it raised.
 
-    With one device it is done on the caller's own thread, which hears a Ctrl-C.
-
-    Args:
-        take: the next piece of work, None for no more; one device asks at a time unless it waits.
-        do: does it on a device, which is told by its place.
-        interrupt: is told of a Ctrl-C, and that a device has failed: then the others have to come to an end.
+    With one device it is done on the caller's own thread, which hears a Ctrl-C. ``interrupt`` is called after a Ctrl-C,
+    and when a device has failed: then the others have to come to an end.
     """
     if devices == 1:
         while (work := take()) is not None:
@@ -92,13 +88,7 @@ class _Hearing:
 
 @dataclass
 class SideBySide:
-    """The benchmarks of a run, each tuned on the first device that is free, in their order.
-
-    Attributes:
-        tune: tunes the benchmark of a node id with a pool; ``report_of`` raises what it raises.
-        pools: one for each device.
-        interruption: which ``tune`` listens to.
-    """
+    """The benchmarks of a run, each tuned on the first device that is free, in their order."""
 
     tune: Callable[[str, Pool], ItemReport]
     pools: Sequence[Pool]

@@ -112,14 +112,13 @@ def _is_always_on(gene: Gene) -> bool:
 
 @dataclass(frozen=True)
 class Bench:
-    """What sets of controls are built, checked and measured with, after a search.
+    """Builds, checks and measures sets of controls after a search.
 
     Attributes:
-        jobs: parallel builds.
-        why_never: why machine code may not be proposed, whatever it scores, as kind and reason; None when it may.
-        aliases: what makes a measurement one → the knobs of all candidates of the search that it is of.
+        why_never: kind and reason for machine code that may not be proposed, whatever it scores; None when it may.
+        aliases: machine-code key → knobs of every candidate of the search that compiles to it.
         seen: the knobs of the search's candidates, each with its score: the sum over objectives, lower is better.
-        varies: whether what is sampled is not one number in each arm.
+        varies: whether samples are not one number in each arm.
         search_s: seconds that the search took, by which everything here is bounded.
     """
 

@@ -47,8 +47,8 @@ class Night:
 
     Attributes:
         pools: one for each device.
-        total: what it may spend, proofs included where it is a time.
-        most_failures: it stops when so many benchmarks have failed (pytest's ``--maxfail``); 0 for never.
+        total: its budget, proofs included where it is a time.
+        most_failures: failures after which it stops (pytest's ``--maxfail``); 0 for never.
         endings: node id → the report, or why there is none.
     """
 
@@ -127,11 +127,7 @@ class Night:
         return NightReport(unit, whole, self._budget.spent, self._budget.reserved(), doing, rows)
 
     def evaluated(self, task: NightTask) -> None:
-        """Note one evaluation, and show the night.
-
-        Raises:
-            KeyboardInterrupt: the night was interrupted, of which only the main thread hears.
-        """
+        """Note one evaluation, and show the night; raises ``KeyboardInterrupt`` on a thread that hears no Ctrl-C."""
         with self._turns:
             self._keep_spent(task)
             self._book.save_now_and_then()

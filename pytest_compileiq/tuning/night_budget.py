@@ -44,12 +44,8 @@ class NightTask:
     Attributes:
         by_time: its spending is counted in seconds, else in evaluations.
         held: its journal's lock, while it is open.
-        is_served: a device has its turn.
-        since: when ``seconds`` were counted last.
-        seconds: wall time that the night has spent on it, in all its runs.
-        opening_s: that opening it took in this run.
-        curve: as ``Course`` has it.
-        shift: as ``NightRow`` has it.
+        since: when ``seconds`` were counted last: wall time in all runs of the night.
+        curve, shift: as ``Course`` and ``NightRow`` have them.
         foreseen: the falls that its engine foresaw so far, and that came.
     """
 
@@ -171,10 +167,7 @@ class NightBudget:
     """The budget of one night: a time, proofs included, or evaluations of its searches.
 
     Attributes:
-        reduces: whether winners are reduced.
-        devices: that serve a benchmark each at the same time.
-        tasks: the night's benchmarks.
-        earlier_s, earlier_evaluations: that earlier runs of the night have spent.
+        earlier_s, earlier_evaluations: spent by earlier runs of the night.
         start_s: that a worker takes to start.
         is_proving: nothing more is searched: the rest of the budget was kept for proofs.
     """
@@ -220,12 +213,7 @@ class NightBudget:
         return self.spent >= self.whole
 
     def has_room(self, next_s: float, task: NightTask | None = None) -> bool:
-        """Whether one more batch fits in, with the proofs to come.
-
-        Args:
-            next_s: that it is estimated to take of a time.
-            task: whose batch it is; all others that have a turn now make one more too.
-        """
+        """Whether ``next_s``, or a batch of ``task`` and of all others that have a turn, fit in with the proofs."""
         if self.is_proving:
             return False
         if not self.by_time:

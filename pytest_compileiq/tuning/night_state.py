@@ -1,6 +1,6 @@
-"""What is left of a night that was killed: what it has spent, and which benchmarks it has closed.
+"""The state of a killed night: its spending, and the benchmarks that it has closed.
 
-A JSON file in ``.compileiq/`` of the project, replaced as a whole. What searches have found is in their journals.
+A JSON file in ``.compileiq/`` of the project, replaced as a whole. Evaluations are in the searches' journals.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Closed(Struct, forbid_unknown_fields=True):
     Attributes:
         identity: of all that its tuning depended on.
         stored: the digest of its artifact's metadata.
-        evaluations: that its search took.
         best: the search's best score, a log-ratio.
     """
 
@@ -57,13 +56,12 @@ class Closing(Struct, forbid_unknown_fields=True):
 
 
 class NightState(Struct, forbid_unknown_fields=True):
-    """A night under way; what is ``spent_s`` or ``evaluations`` of it is gone, also where it goes on.
+    """A night under way; ``spent_s`` and ``evaluations`` stay spent where it goes on.
 
     Attributes:
         opened: node ids of the benchmarks that it has searched.
-        seconds: node id → how much of ``spent_s`` the benchmark took.
-        is_proving: no more is searched: what is left of the time was kept for proofs.
-        closed, closing: by node id.
+        seconds: node id → its share of ``spent_s``.
+        is_proving: nothing more is searched: the rest of the time was kept for proofs.
     """
 
     spent_s: Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)] = 0.0

@@ -1,14 +1,13 @@
 """The smallest winner: as few controls as do the same, within one budget of loss and a bound on time.
 
 It begins with the few that the search shows to matter: most controls of a winner do nothing, and that a handful does
-all of it takes fewer builds and samples to see than that each of the others does none. What changes no machine code
-goes from these by builds alone. Then delta debugging drops what brings nothing: exactly, where objectives are counted,
-and by sequential paired tests where they are measured. Each set is held to the winner as it was found, since losses
-against the step before would add up. What is not decided in time is tried together, and stays where that costs more
-than the budget.
+all of it takes fewer builds and samples to see than that each of the others does none. Controls that change no machine
+code go by builds alone. Then delta debugging drops those without effect: exactly, where objectives are counted, and by
+sequential paired tests where they are measured. Each set is compared with the winner as it was found, since losses
+against the step before would add up. Controls that are not decided in time are tried together, and stay where that
+costs more than the budget.
 
-Nothing that is sampled here enters a claim: the smallest set is proven in other processes, beside the winner that it
-was made of, and ``proof.smaller`` compares the two there.
+No sample of these enters a claim: the smallest set is proven in other processes, beside the full winner.
 """
 
 from __future__ import annotations
@@ -41,15 +40,12 @@ class Reduced:
     """One winner in three sizes, and how it became smaller.
 
     Attributes:
-        full: as the search found it.
-        lean: without what is known to change no machine code.
-        smallest: without what brings nothing, as far as that was decided; equal to ``lean`` if nothing was.
-        counts: how many controls each of these has.
-        undecided: those of the smallest's that are kept because it was not decided whether they bring anything, by
-            names as ``Attribution.open_knobs`` has them.
+        lean: without the controls that are known to change no machine code.
+        smallest: without those that bring nothing, as far as that was decided; equal to ``lean`` if nothing was.
+        counts: how many controls each of the three has.
+        undecided: those of the smallest's whose effect is open, by names as ``Attribution.open_knobs`` has them.
         budgets: each timed metric → the largest loss, a log-ratio or a share of its magnitude.
-        seconds: what it took.
-        search_s: what the search took, whose quarter bounds it.
+        search_s: seconds of the search, whose quarter bounds the reduction.
     """
 
     full: ControlsFile
@@ -65,9 +61,7 @@ class Reduced:
 def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) -> Reduced:
     """Leave out what ``winner`` does not need.
 
-    Args:
-        width: how far knobs reach, as a rank: what reaches farther is tried first, so that the narrower one of two
-            that do the same stays.
+    Of two parts that do the same, the one of larger ``width``, the rank of how far knobs reach, is tried first.
     """
     parts = ControlParts(bench.benchmark, winner.controls)
     in_order = sorted(parts.all, key=lambda part: -width(parts.knobs_of(part)))
@@ -109,11 +103,7 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
 
 
 def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
-    """``controls`` without what changes no machine code, for a winner that is proven: what is proven stays so.
-
-    Args:
-        spent_s: seconds that the reduction took before; the time bound is for both.
-    """
+    """A proven winner without the controls that change no machine code, in the time that ``spent_s`` leaves."""
     parts = ControlParts(bench.benchmark, controls)
     left_s = max(SHARE_OF_SEARCH * bench.search_s - spent_s, IDLE_S)
     trial = ReductionTrial(bench, parts, Scored((0.0,) * len(bench.benchmark.objectives), controls), left_s)

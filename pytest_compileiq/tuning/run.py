@@ -48,8 +48,7 @@ class TuningRun:
 
     Attributes:
         lessons: from other artifacts when the search began; at first, from those that are stored now.
-        unused: notes on starting points that could not be used.
-        unread: notes on stored artifacts that could not be read.
+        unused, unread: notes on starting points and stored artifacts that could not be used.
         given: the engine's brief at the start.
     """
 
@@ -95,11 +94,7 @@ class TuningRun:
                 self.search.advance(goes_on)
 
     def close(self, *, reduces: bool) -> ItemReport:
-        """Prove the best of the search, store it, and forget the search unless it was interrupted.
-
-        Args:
-            reduces: whether a winner is reduced, and its controls attributed.
-        """
+        """Prove the best of the search, reduced if told; store it, and forget the search unless it was interrupted."""
         tuning, search, scorer, incumbent = self.tuning, self.search, self.brief.scorer, self.incumbent
         front = pareto_front(search.scored.values())
         aliases = search.aliases
@@ -207,8 +202,7 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
 
     Raises:
         MarkerError: the compiler does not take an option of the marker's space.
-        TuneFailed: the baseline does not build, does not run here, or is not correct; or the search measured nothing,
-            or evidence was lost. Nothing is written then.
+        TuneFailed: the baseline is unusable, nothing was measured or evidence was lost. Nothing is written then.
         StoreError: the store could not be written.
     """
     budget = chosen(settings.budget, benchmark.spec.budget, settings.ini_budget)

@@ -26,10 +26,7 @@ _SEEDS = 2**40
 
 @dataclass(frozen=True)
 class Wrong:
-    """Controls that are wrong on a draw on which the baseline holds, and again when it was repeated.
-
-    ``seed`` is None where all draws together speak against them.
-    """
+    """Controls that are wrong, twice, on a draw on which the baseline holds; on all together without ``seed``."""
 
     controls: ControlsFile
     seed: int | None
@@ -63,8 +60,8 @@ class Stressing:
     Attributes:
         drew: whether the body reads ``acf.rng``.
         seed: of the tune; the draws' seeds follow from it.
-        bits_promised: whether a kernel with these controls has to give the baseline's bits, whatever the body allows.
-        limit_s: how long one finalist's draws may take, once there are ``FLOOR`` of them.
+        bits_promised: whether controls have to give the baseline's bits, whatever the body allows.
+        limit_s: of one finalist's draws, once there are ``FLOOR`` of them.
     """
 
     benchmark: TunedBenchmark
@@ -98,9 +95,7 @@ class Stressing:
     def hold(self, controls: ControlsFile) -> Stress | Wrong | None:
         """Run the body with ``controls`` on as many draws as the marker asks for and the time allows.
 
-        Returns:
-            What the draws gave, or the first one on which the controls are wrong; None where none are asked for, or
-            where the kernel cannot run here.
+        Returns the results, or the first wrong draw; None where none are asked for, or the kernel cannot run here.
         """
         benchmark = self.benchmark
         if benchmark.spec.stress == 0 or benchmark.native is not None:

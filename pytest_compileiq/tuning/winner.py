@@ -29,11 +29,10 @@ FINALISTS = 3
 
 @dataclass(frozen=True)
 class Winner:
-    """What was proven, and what it was reduced from.
+    """A proof, and the reduction of its winner.
 
     Attributes:
         sound: the finalists that were proven, and those that dropped out before.
-        reduction: None where nothing was reduced.
         made_of: the key of the finalist that a reduced winner was made of.
         undecided: names as ``Reduced`` has them.
     """
