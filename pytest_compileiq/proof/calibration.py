@@ -43,7 +43,6 @@ class Calibration:
 
     @property
     def too_often(self) -> bool:
-        """Whether the rate is surely above alpha."""
         return binomial_interval(self.proven, self.trials)[0] > self.alpha
 
 

@@ -40,12 +40,10 @@ class Exact:
 
     @property
     def worst(self) -> float:
-        """The largest loss, 0 without exact metrics."""
         return max(self.losses.values(), default=0.0)
 
     @property
     def has_gained(self) -> bool:
-        """Whether some metric is better than the rival's."""
         return min(self.losses.values(), default=0.0) < 0
 
     def why_refused(self, thresholds: Thresholds) -> str | None:
@@ -127,7 +125,6 @@ class Finalist:
     left_out: frozenset[tuple[str, str, str]] = frozenset()
 
     def take(self, workload: Workload, block: MeasuredBlock) -> None:
-        """Add what one block on ``workload`` gave."""
         self.rows += block.rows
         for metric, conditions in block.conditions.items():
             self.conditions.setdefault((metric, workload.name), []).append(conditions)
@@ -144,13 +141,11 @@ class Finalist:
 
     @property
     def counted(self) -> list[SampleRow]:
-        """The rows that count."""
         if not self.left_out:
             return self.rows
         return [row for row in self.rows if (row.workload, row.objective, row.unit) not in self.left_out]
 
     def of(self, metric: str, workload: Workload) -> list[SampleRow]:
-        """The rows of one metric on one workload that count."""
         return [row for row in self.counted if (row.objective, row.workload) == (metric, workload.name)]
 
     def steady(self, benchmark: TunedBenchmark) -> list[SteadyScore]:
@@ -202,7 +197,6 @@ class Proof:
         return self.controls
 
     def with_stress(self, record: Stress | None) -> Proof:
-        """The proof with the results of its draws in each of its claims."""
         return replace(self, claims=tuple(claim.model_copy(update={"stress": record}) for claim in self.claims))
 
 
@@ -222,7 +216,6 @@ class NoWinner:
 
     @property
     def told(self) -> str:
-        """The reason with the advice, for a message of this run."""
         return "; ".join((self.reason, *self.advice))
 
 

@@ -54,7 +54,6 @@ class Evaluated:
 
     @property
     def rows(self) -> tuple[SampleRow, ...]:
-        """The samples as rows, without a GPU's clocks."""
         return tuple(SampleRow(*sample[:_CLOCKS]) for sample in self.samples)
 
 
@@ -137,7 +136,6 @@ class Journal:
         return contained(f"the journal of {self._key[0]}", "pytest --tune --tune-fresh starts its search anew")
 
     def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> int:
-        """Record a batch before it is evaluated; returns its number."""
         self._batch += 1
         packed = json.dumps([_packed(candidate) for candidate in candidates])
         self._write("INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", *self._key, self._batch, wanted, packed, state)
@@ -151,7 +149,6 @@ class Journal:
         return attempt
 
     def lost(self, batch: int, place: int, attempt: int, reason: str) -> None:
-        """Record that the worker of an attempt was lost, and why."""
         where = "benchmark = ? AND target = ? AND batch = ? AND place = ? AND attempt = ?"
         self._write(f"UPDATE attempt SET loss = ? WHERE {where}", reason, *self._key, batch, place, attempt)
 
@@ -298,11 +295,20 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
             # A night's search goes from one device's thread to another's.
             connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
             with contextlib.closing(connection):
-                _expect_known(connection, path)
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if version > _VERSION:
+                    raise StoreError(
+                        f"{path} was written by a later pytest-compileiq (version {version} of the file, {_VERSION} "
+                        "here): pip install --upgrade pytest-compileiq goes on with its searches; removed, they start "
+                        "anew"
+                    )
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A killed process loses nothing; a power cut may lose the last evaluations, and corrupts nothing.
                 connection.execute("PRAGMA synchronous = NORMAL")
-                _bring_up_to_date(connection)
+                # The tables, or those that an earlier version's file lacks; another search may be about to do so too.
+                connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}")
+                with connection:
+                    connection.execute(f"PRAGMA user_version = {_VERSION}")
                 yield Journal(connection, (benchmark, target))
         except sqlite3.Error as error:
             raise StoreError(f"{path} cannot be used ({error}): {_remedy(path, error)}") from error
@@ -320,24 +326,3 @@ def _remedy(path: Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return LARGER_FILES if is_limited else "free some space"
     return "remove it, and the search starts anew"
-
-
-def _expect_known(connection: sqlite3.Connection, path: Path) -> None:
-    version = _version(connection)
-    if version > _VERSION:
-        raise StoreError(
-            f"{path} was written by a later pytest-compileiq (version {version} of the file, {_VERSION} here): "
-            "pip install --upgrade pytest-compileiq goes on with its searches; removed, they start anew"
-        )
-
-
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables, or what an earlier version's lack; another search may be about to do so too."""
-    connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}")
-    with connection:
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version

@@ -176,7 +176,6 @@ class Search:
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether batches of an earlier run are still to be taken up."""
         return bool(self._again)
 
     def why_unjudged(self, *, at_the_end: bool) -> str | None:

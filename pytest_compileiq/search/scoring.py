@@ -63,11 +63,6 @@ class Scorer:
         return self._has_varied or not self.benchmark.scores_only
 
     def score(self, controls: ControlsFile, build: BuildResult) -> Scored:
-        """Check correctness on every workload, then take every objective.
-
-        Raises:
-            EvaluationFailed: the body failed, or the worker did not survive it.
-        """
         benchmark = self.benchmark
         try:
             exact = {objective: exact_score(benchmark, objective, build) for objective in benchmark.exact_objectives}

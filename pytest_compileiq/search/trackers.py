@@ -51,14 +51,12 @@ class CsvTracker:
         self._search: tuple[str, str] = ("", "")
 
     def begin(self, benchmark: str, target: str, metrics: Sequence[str], parameters: Mapping[str, str]) -> None:
-        """Write the header into a new file."""
         self._search = (benchmark, target)
         self._metrics = tuple(metrics)
         if not self._path.exists():
             self._append(self.HEADER)
 
     def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
-        """Append a line."""
         scores = dict(zip(self._metrics, outcome.scores, strict=False))
         self._append((
             *self._search, number, candidate.origin, outcome.failure or "ok", int(outcome.duplicate),
@@ -78,7 +76,6 @@ class MlflowTracker:
     """One MLflow run per search, one metric stream per objective: the score of each valid evaluation, and the best."""
 
     def __init__(self, uri: str) -> None:
-        """Connect."""
         try:
             from mlflow.tracking import MlflowClient
         except ImportError as error:
@@ -89,7 +86,6 @@ class MlflowTracker:
         self._best: dict[str, float] = {}
 
     def begin(self, benchmark: str, target: str, metrics: Sequence[str], parameters: Mapping[str, str]) -> None:
-        """Start a run in the experiment ``pytest-compileiq``."""
         known = self._client.get_experiment_by_name("pytest-compileiq")
         experiment = known.experiment_id if known else self._client.create_experiment("pytest-compileiq")
         self._run = self._client.create_run(experiment, run_name=f"{benchmark} {target}").info.run_id
@@ -98,7 +94,6 @@ class MlflowTracker:
             self._client.log_param(self._run, name.replace("'", "").replace("--", ""), value[:500])
 
     def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
-        """Log the scores."""
         for metric, score in zip(self._metrics, outcome.scores, strict=False):
             self._best[metric] = min(score, self._best.get(metric, 0.0))
             self._client.log_metric(self._run, metric, score, step=number)

@@ -87,7 +87,6 @@ class _Attribution:
         return timed * (len(self.parts.all) + MOST_PAIRS)
 
     def take(self, several: Sequence[LeftOut]) -> None:
-        """Build, check and sample without each of ``several``."""
         self.bench.build([self.parts.without(left_out) for left_out in several], self._until)
         self.taken |= {left_out: self._built(left_out) for left_out in several}
         begun = [left_out for left_out in several if self.taken[left_out].failed is None]

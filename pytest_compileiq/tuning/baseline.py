@@ -40,10 +40,6 @@ _UPWARDS = re.compile(r"\.\.(?=/|$)")
 _PYTHON_WRITES_THERE = "__pycache__"
 
 
-class NotReproducible(TuneFailed):
-    """The same inputs give different machine code; the message says where it differs and what to do."""
-
-
 class _NotMovable(Signal):
     pass
 
@@ -69,15 +65,15 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
         None, benchmark.builds.directory / "baseline-again", timeout_s=benchmark.spec.timeout_s
     )
     if again.digest != built.digest:
-        raise NotReproducible(
-            "building the baseline twice in two directories gives different machine code in "
+        raise TuneFailed(
+            f"{benchmark.nodeid}: building the baseline twice in two directories gives different machine code in "
             f"{_where(built, again)}, so no artifact of it could be replayed: remove __DATE__, __TIME__ and absolute "
             "paths from the sources"
         )
     if elsewhere is not None:
-        raise NotReproducible(
-            "building the baseline from a copy of the project in another directory gives different machine code in "
-            f"{_where(built, elsewhere)}, so no artifact of it could be replayed in another checkout: remove what puts "
+        raise TuneFailed(
+            f"{benchmark.nodeid}: building the baseline from a copy of the project in another directory gives "
+            f"different machine code in {_where(built, elsewhere)}, so no artifact of it could be replayed in another checkout: remove what puts "
             f"the place of this one ({benchmark.rootdir}) into the code"
         )
     return unchecked
@@ -215,8 +211,6 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         unchecked = check_reproducible(benchmark, built)
     except BuildError as error:
         raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
-    except NotReproducible as error:
-        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     if unnamed := why_unnamed(benchmark):
         raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
     if not benchmark.objectives:
@@ -278,29 +272,18 @@ def find_incumbent(benchmark: TunedBenchmark, store: Store) -> tuple[Incumbent |
         artifact = store.read(benchmark.name, benchmark.builder.target)
     except StoreError as error:
         return None, (f"the stored artifact was not readable and is replaced: {error}",)
+    if artifact.controls is None:
+        return Incumbent(artifact, None), ()
     try:
-        controls = _committed_controls(benchmark, store, artifact)
+        data = store.read_controls(benchmark.name, artifact)
+        controls = benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
+        if reason := benchmark.why_outside(controls):
+            where = store.metadata_path(benchmark.name, artifact.target)
+            raise StoreError(f"{where}: controls outside the test's space: {reason}")
+        benchmark.builds.get(controls)
     except (StoreError, BuildError) as error:
         return Incumbent(artifact, None), (f"the stored controls no longer build here: {error}",)
     return Incumbent(artifact, controls), ()
-
-
-def _committed_controls(benchmark: TunedBenchmark, store: Store, artifact: Artifact) -> ControlsFile | None:
-    if artifact.controls is None:
-        return None
-    data = store.read_controls(benchmark.name, artifact)
-    controls = benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
-    if reason := benchmark.why_outside(controls):
-        raise StoreError(
-            f"{store.metadata_path(benchmark.name, artifact.target)}: controls outside the test's space: {reason}"
-        )
-    benchmark.builds.get(controls)
-    return controls
-
-
-def was_withdrawn(artifact: Artifact) -> bool:
-    """Whether the controls were retired; those of a promoted point only wait for their proof."""
-    return artifact.outcome == "retired"
 
 
 def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
@@ -321,7 +304,7 @@ def starting_points(
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """What is tried first: the committed controls, then what ``--tune-from`` names; and notes on what was left out."""
     seeds = []
-    if incumbent and incumbent.controls and not was_withdrawn(incumbent.artifact):
+    if incumbent and incumbent.controls and incumbent.artifact.outcome != "retired":
         blob = incumbent.controls.data if incumbent.controls.kind == "blob" else None
         seeds.append(Candidate(incumbent.controls.knobs, blob, origin="committed"))
     if start_from is not None:

@@ -63,7 +63,6 @@ class Tuning:
         return Comparison(self.pool, self.benchmark, against, seed, self.progress.say)
 
     def stressing(self, limit_s: float = LEAST_S) -> Stressing:
-        """Draws for this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""
 
         def bits_promised(controls: ControlsFile) -> bool:
             return has_to_keep_bits(self.benchmark.builder, controls, self.licences)
@@ -74,7 +73,6 @@ class Tuning:
     def report(
         self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()
     ) -> ItemReport:
-        """What became of the benchmark, with the claims of ``artifact``."""
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         drawn = stress_notes(artifact.claims) if artifact else ()
@@ -88,5 +86,4 @@ class Tuning:
                 yield told
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
-        """What to say of the measurement besides its verdict."""
         return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))

@@ -25,7 +25,7 @@ from pytest_compileiq.report.artifact import MOST_OPTIONS, class_facts
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.tuning.artifact import SearchResult, keep_wrong, make_artifact, provenance_of, signed_by
-from pytest_compileiq.tuning.baseline import Incumbent, expect_owner, is_healthy, was_withdrawn
+from pytest_compileiq.tuning.baseline import Incumbent, expect_owner, is_healthy
 from pytest_compileiq.tuning.context import Tuning
 from pytest_compileiq.tuning.stress import Wrong, repeat_advice
 from pytest_compileiq.tuning.winner import Winner
@@ -62,7 +62,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
             f"{benchmark.nodeid}: --tune-budget=0 proves committed controls, and "
             f"{tuning.store.metadata_path(benchmark.name, benchmark.builder.target)} holds none: run pytest --tune"
         )
-    if was_withdrawn(incumbent.artifact):
+    if incumbent.artifact.outcome == "retired":
         raise TuneFailed(
             f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )

@@ -64,7 +64,6 @@ class Interruption:
     times: int = 0
 
     def heard_by(self, progress: Progress) -> Progress:
-        """``progress``, in the course of which the interruption is heard."""
         return _Hearing(progress, self)
 
 
@@ -98,7 +97,6 @@ class SideBySide:
     _tuned: dict[str, Future[ItemReport]] = field(default_factory=dict)
 
     def begin(self, nodeids: Sequence[str]) -> None:
-        """Begin with as many as there are devices."""
         self._threads = ThreadPoolExecutor(len(self.pools), thread_name_prefix="compileiq-device")
         for pool in self.pools:
             self._free.put(pool)
@@ -129,7 +127,6 @@ class SideBySide:
         return not all(future.done() for future in self._tuned.values())
 
     def close(self) -> None:
-        """Wait for what is under way."""
         self._threads.shutdown()
 
     def _tune(self, nodeid: str) -> ItemReport:

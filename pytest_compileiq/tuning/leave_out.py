@@ -57,7 +57,6 @@ class ControlParts:
         return len(differing) + (controls is not None and controls.kind == "blob")
 
     def knobs_of(self, part: ControlPart) -> Knobs:
-        """The knobs of a part with their values."""
         return {name: self.controls.knobs[name] for name in part.knobs}
 
     def without(self, left_out: Collection[ControlPart]) -> ControlsFile | None:
@@ -150,7 +149,6 @@ class Bench:
             queue.close()
 
     def check(self, controls: ControlsFile | None) -> None:
-        """Run the body with these controls alone, on every workload."""
         for workload in self.benchmark.spec.workloads:
             asked_again(partial(self.pool.check, 0, self.benchmark, controls, workload))
 

@@ -69,7 +69,6 @@ class Night:
     _book: NightBook = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to spend."""
         self._budget = NightBudget(self.total, self.settings.reduce, len(self.pools))
 
     def spend(self) -> NightReport:
@@ -109,11 +108,9 @@ class Night:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended it."""
         return self._stopped == "interrupted"
 
     def report(self) -> NightReport:
-        """The night as it stands."""
         by_time, whole = self._budget.by_time, self._budget.whole
         rows = tuple(
             NightRow(

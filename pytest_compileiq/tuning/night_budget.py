@@ -70,7 +70,6 @@ class NightTask:
 
     @property
     def pool(self) -> Pool:
-        """What it measures with, once it has a place."""
         assert self._pool is not None
         return self._pool
 
@@ -85,13 +84,11 @@ class NightTask:
 
     @property
     def opened(self) -> TuningRun:
-        """Its run, of a task that is open."""
         assert self.run is not None
         return self.run
 
     @property
     def benchmark(self) -> TunedBenchmark:
-        """Its benchmark, of a task that is open."""
         return self.opened.tuning.benchmark
 
     @property
@@ -101,7 +98,6 @@ class NightTask:
 
     @property
     def spent(self) -> float:
-        """What its search has spent, in the budget's unit."""
         tally = self.opened.search.tally
         return tally.seconds if self.by_time else float(tally.evaluations)
 
@@ -124,7 +120,6 @@ class NightTask:
             self.curve.append((self.spent, tally.best))
 
     def course(self) -> Course:
-        """What the scheduler knows of it."""
         if self.outlook is None:
             return Course(self.weight, self.curve)
         per_unit = self.evaluations / max(self.spent, 1e-9)
@@ -184,32 +179,26 @@ class NightBudget:
 
     @property
     def by_time(self) -> bool:
-        """Whether it is a time."""
         return self.total.evaluations is None
 
     @property
     def whole(self) -> float:
-        """All of it, in seconds or evaluations."""
         return float(self.total.seconds or self.total.evaluations or 0.0)
 
     @property
     def spent_s(self) -> float:
-        """Wall time since the night began, in all its runs."""
         return self.earlier_s + time.monotonic() - self._started
 
     @property
     def spent_evaluations(self) -> int:
-        """Evaluations of all its runs."""
         return max(self.earlier_evaluations, sum(task.evaluations for task in self.tasks))
 
     @property
     def spent(self) -> float:
-        """What is gone, in its own unit."""
         return self.spent_s if self.by_time else float(self.spent_evaluations)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left."""
         return self.spent >= self.whole
 
     def has_room(self, next_s: float, task: NightTask | None = None) -> bool:

@@ -90,7 +90,6 @@ class NightBook:
             self._saved = time.monotonic()
 
     def spend(self, nodeid: str, seconds: float, *, spent_s: float, evaluations: int) -> None:
-        """Note that a benchmark has taken ``seconds`` by now, and what the whole night has taken."""
         with self._changing:
             self.state.seconds[nodeid] = seconds
             self.state.spent_s, self.state.evaluations = spent_s, evaluations
@@ -119,7 +118,6 @@ class NightBook:
             self.save()
 
     def close(self, benchmark: TunedBenchmark, report: ItemReport, evaluations: int, best: float) -> None:
-        """Note that a benchmark is done with."""
         closed = Closed(identity_of(benchmark, self._settings), self._stored(benchmark), report, evaluations, best)
         with self._changing:
             self.state.closed[benchmark.nodeid] = closed
@@ -134,7 +132,6 @@ class NightBook:
         return held if held.identity == identity_of(benchmark, self._settings) else None
 
     def open(self, nodeid: str) -> None:
-        """Note that a benchmark is searched in this night."""
         with self._changing:
             if nodeid not in self.state.opened:
                 self.state.opened.append(nodeid)

@@ -45,7 +45,6 @@ class Sound:
     wrong: list[Wrong] = field(default_factory=list)
 
     def is_wrong(self, controls: ControlsFile) -> bool:
-        """Whether ``controls`` dropped out."""
         return any(wrong.controls.key == controls.key for wrong in self.wrong)
 
     def record_of(self, benchmark: TunedBenchmark, controls: ControlsFile) -> Stress | None:
@@ -74,7 +73,6 @@ class Stressing:
     clock: Callable[[], float] = time.monotonic
 
     def sound(self, ranked: Sequence[ControlsFile], *, most: int) -> Sound:
-        """The first ``most`` of ``ranked`` that are wrong on no draw."""
         sound = Sound()
         for controls in ranked:
             if len(sound.finalists) == most:

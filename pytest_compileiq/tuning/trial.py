@@ -44,12 +44,10 @@ class ReductionTrial:
 
     @property
     def seconds(self) -> float:
-        """What it took so far."""
         return time.monotonic() - self._started
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is tried."""
         return self._stopped or time.monotonic() >= self._until
 
     @cached_property
@@ -64,7 +62,6 @@ class ReductionTrial:
         return replace(self, bound_s=bound_s, _started=time.monotonic(), _verdicts={**decided})
 
     def controls(self, kept: Kept) -> ControlsFile:
-        """The winner with these parts alone."""
         return self._controls(kept) or self.winner.controls
 
     def undecided(self, smallest: Kept) -> frozenset[str]:
@@ -77,7 +74,6 @@ class ReductionTrial:
         )
 
     def expect(self, sets: Sequence[Kept]) -> None:
-        """Build side by side what is asked about next."""
         if not self.is_over:
             wanted = [kept for kept in sets if kept not in self._verdicts and self._why_not(kept) is None]
             self.bench.build(map(self._controls, wanted), self._until)
