@@ -73,8 +73,8 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
     if elsewhere is not None:
         raise TuneFailed(
             f"{benchmark.nodeid}: building the baseline from a copy of the project in another directory gives "
-            f"different machine code in {_where(built, elsewhere)}, so no artifact of it could be replayed in another checkout: remove what puts "
-            f"the place of this one ({benchmark.rootdir}) into the code"
+            f"different machine code in {_where(built, elsewhere)}, so no artifact of it could be replayed in another "
+            f"checkout: remove what puts the place of this one ({benchmark.rootdir}) into the code"
         )
     return unchecked
 
