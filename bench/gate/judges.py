@@ -12,6 +12,7 @@ from scipy import stats
 from gate.trials import Floats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_replay
 
@@ -55,9 +56,7 @@ def replay(baseline: Floats, tuned: Floats, committed: float) -> Gated:
     for processes in LOOKS:
         decision = judge_replay(
             Evidence(baseline[:processes], tuned[:processes]),
-            committed_speedup=committed,
-            committed_low=committed - 0.005,
-            committed_high=committed + 0.005,
+            Expected(committed, committed - 0.005, committed + 0.005),
             last_look=processes == LOOKS[-1],
         )
         if decision.verdict is not Verdict.INCONCLUSIVE:

@@ -53,14 +53,7 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         evidence = gather(rows, benchmark.direction(claim.objective), Analysis(claim.scale))
         expected = expected_of(claim, {row.unit for row in rows})
         decision = (
-            judge_replay(
-                evidence,
-                committed_speedup=expected.speedup,
-                committed_low=expected.low,
-                committed_high=expected.high,
-                last_look=processes == looks[-1],
-                least=expected.least,
-            )
+            judge_replay(evidence, expected, last_look=processes == looks[-1])
             if claim.kind == "gain"
             else judge_non_inferior(
                 evidence, benchmark.spec.thresholds, level=benchmark.spec.thresholds.alpha / len(LOOKS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from pytest_compileiq.rules.slot_starts import why_not_the_work
 from pytest_compileiq.rules.stats import cohens_d, log_spread_ratio, sign_flip, step_down, welch_centred
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
 from pytest_compileiq.spelling import quantity
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.claims import Expected
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
@@ -165,42 +169,32 @@ def confirm_gain(evidence: Evidence, thresholds: Thresholds) -> Decision:
     return replace(decision, reason=f"{_compared(decision)}: {unsure}")
 
 
-def judge_replay(
-    evidence: Evidence,
-    *,
-    committed_speedup: float,
-    committed_low: float,
-    committed_high: float,
-    last_look: bool,
-    least: float | None = None,
-) -> Decision:
+def judge_replay(evidence: Evidence, expected: Expected, *, last_look: bool) -> Decision:
     """Whether a committed gain still stands, by its own analysis; the floor is half of it, at least 0.5 %.
 
     PROVEN when the lower bound at 5 %, split over the looks, is above the floor, REFUTED when the upper 99.5 % bound is
-    below it, and else INCONCLUSIVE, at the last look too. A proven gain beside the committed interval has a note.
-
-    Args:
-        least: a gain that the claim leaves room for on this device: nothing above it refutes.
+    below it, and below the least that the claim leaves room for here; else INCONCLUSIVE, at the last look too. A proven
+    gain beside the committed interval has a note.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
     if decision.reason:
         return decision
     analysis = evidence.analysis
-    floor = max(analysis.step(committed_speedup) / 2, analysis.step_of_share(REPLAY_FLOOR))
+    floor = max(analysis.step(expected.speedup) / 2, analysis.step_of_share(REPLAY_FLOOR))
     low = fleet.gain_interval(evidence.devices, REPLAY_PROVE_TAIL).low
     high = fleet.gain_interval(evidence.devices, REPLAY_REFUTE_TAIL).high
     decision = replace(decision, p_value=fleet.p_above(evidence.devices, floor))
     at_least = floor_text(analysis.gain(floor), analysis.scale)
-    shown = f"{_compared(decision)}; committed {gain_text(committed_speedup, analysis.scale)}, floor {at_least}"
+    shown = f"{_compared(decision)}; committed {gain_text(expected.speedup, analysis.scale)}, floor {at_least}"
     if low > floor:
         now, note = gain_text(decision.speedup, decision.scale), ""
-        if decision.speedup_high < committed_low:
-            committed = limits_text(committed_low, committed_high, decision.scale)
+        if decision.speedup_high < expected.low:
+            committed = limits_text(expected.low, expected.high, decision.scale)
             note = f"decayed: {now} now, {committed} committed"
-        elif decision.speedup_low > committed_high:
+        elif decision.speedup_low > expected.high:
             note = f"more than claimed: {now} now; refresh the claim with --tune-budget=0"
         return _proven(evidence, replace(decision, reason=shown, note=note))
-    room = floor if least is None else min(floor, analysis.step(least))
+    room = floor if expected.least is None else min(floor, analysis.step(expected.least))
     if high < room:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
     if high < floor:

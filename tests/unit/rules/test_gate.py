@@ -11,6 +11,7 @@ from pytest_compileiq.claim import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import LOOKS, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.recompute import RELATIVE_TOLERANCE, recompute
@@ -139,9 +140,7 @@ def test_non_inferiority_has_three_outcomes():
 def replay(one, committed=1.1, last_look=True):
     return judge_replay(
         one,
-        committed_speedup=committed,
-        committed_low=committed - 0.01,
-        committed_high=committed + 0.01,
+        Expected(committed, committed - 0.01, committed + 0.01),
         last_look=last_look,
     )
 

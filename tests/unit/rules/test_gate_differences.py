@@ -13,6 +13,7 @@ from pytest_compileiq.claim import Claim, DecisionRecord, Summary
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.comparison import Analysis, SearchAxis, magnitude, steady_values
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior, judge_replay
@@ -136,7 +137,7 @@ def test_a_replay_measures_by_the_scale_of_the_claim():
     random = np.random.default_rng(9)
     for gain, verdict in ((0.3, Verdict.PROVEN), (0.0, Verdict.REFUTED)):
         one = gather(rows_of(*scores(random, -1.2, 0.02, gain=gain)), "minimize", Analysis(1.0))
-        decision = judge_replay(one, committed_speedup=1.3, committed_low=1.28, committed_high=1.32, last_look=True)
+        decision = judge_replay(one, Expected(1.3, 1.28, 1.32), last_look=True)
         assert decision.verdict is verdict
         assert "committed better by 0.3, floor 0.15" in decision.reason
 

@@ -13,6 +13,7 @@ from pytest_compileiq.claim import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import Evidence, gather, summarise
 from pytest_compileiq.rules.gate import (
@@ -224,18 +225,14 @@ def test_what_the_claim_leaves_room_for_is_not_refuted():
     here = replace(evidence(0.01, processes=32), units=())
 
     def replayed(least):
-        return judge_replay(
-            here, committed_speedup=1.06, committed_low=1.05, committed_high=1.07, last_look=True, least=least
-        )
+        return judge_replay(here, Expected(1.06, 1.05, 1.07, least), last_look=True)
 
     assert replayed(None).verdict is Verdict.REFUTED
     assert replayed(1.03).verdict is Verdict.REFUTED  # the floor is 3 %, and so is what is left
     room = replayed(1.0)
     assert room.verdict is Verdict.INCONCLUSIVE and "as the claim leaves room for here (1.000x better)" in room.reason
     nothing = replace(evidence(-0.05, processes=32), units=())
-    gone = judge_replay(
-        nothing, committed_speedup=1.06, committed_low=1.05, committed_high=1.07, last_look=True, least=1.0
-    )
+    gone = judge_replay(nothing, Expected(1.06, 1.05, 1.07, 1.0), last_look=True)
     assert gone.verdict is Verdict.REFUTED
     ample = replayed(1.05)
     assert ample.verdict is Verdict.REFUTED and "floor 1.030x" in ample.reason
@@ -243,7 +240,7 @@ def test_what_the_claim_leaves_room_for_is_not_refuted():
 
 def test_a_replay_on_several_devices_is_of_their_mean():
     several = evidence(0.03, 0.05, processes=8)
-    decision = judge_replay(several, committed_speedup=1.04, committed_low=1.035, committed_high=1.045, last_look=True)
+    decision = judge_replay(several, Expected(1.04, 1.035, 1.045), last_look=True)
     assert decision.verdict is Verdict.PROVEN and "on these 2 devices" in decision.reason
 
 

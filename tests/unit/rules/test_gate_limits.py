@@ -12,6 +12,7 @@ import scipy.stats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import gate
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import MAX_SPREAD_RATIO, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.stats import paired_p, processes_for, sign_flip, welch_centred
@@ -120,9 +121,7 @@ def test_a_spread_at_its_limit_is_not_wider(monkeypatch):
 
 
 def test_a_replay_exactly_at_the_floor_is_undecided():
-    decision = judge_replay(
-        constant(2.0, 1.0), committed_speedup=4.0, committed_low=3.9, committed_high=4.1, last_look=True
-    )
+    decision = judge_replay(constant(2.0, 1.0), Expected(4.0, 3.9, 4.1), last_look=True)
     assert decision.verdict is Verdict.INCONCLUSIVE and decision.reason.startswith("undecided")
 
 
@@ -132,7 +131,7 @@ def test_a_replay_is_proven_at_5_percent_split_over_the_looks(p_value, verdict):
     error = noise.std(ddof=1) / math.sqrt(8)
     gain = math.log(1.1) / 2 + noise + error * scipy.stats.t.isf(p_value, 7)
     one = Evidence(np.ones((8, 4, 2)), np.ones((8, 4, 2)) * np.exp(-gain)[:, None, None])
-    said = judge_replay(one, committed_speedup=1.1, committed_low=1.09, committed_high=1.11, last_look=False)
+    said = judge_replay(one, Expected(1.1, 1.09, 1.11), last_look=False)
     assert said.verdict is verdict and said.p_value == pytest.approx(p_value)
 
 
@@ -140,9 +139,9 @@ def test_a_replay_whose_interval_touches_the_committed_one_has_neither_decayed_n
     one = evidence(0.1, processes=8)
 
     def note(low: float, high: float) -> str:
-        return judge_replay(one, committed_speedup=1.1, committed_low=low, committed_high=high, last_look=True).note
+        return judge_replay(one, Expected(1.1, low, high), last_look=True).note
 
-    now = judge_replay(one, committed_speedup=1.1, committed_low=1.0, committed_high=1.2, last_look=True)
+    now = judge_replay(one, Expected(1.1, 1.0, 1.2), last_look=True)
     assert note(now.speedup_high, 2.0) == note(1.0, now.speedup_low) == ""
     assert note(np.nextafter(now.speedup_high, 2), 2.0).startswith("decayed")
     assert note(1.0, np.nextafter(now.speedup_low, 0)).startswith("more than claimed")

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import Expected
 from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.gate import LOOKS, confirm_gain, judge_gain, judge_replay
 
@@ -29,7 +30,7 @@ def gain_of(evidence: Evidence):
 
 
 def replay_of(evidence: Evidence):
-    return judge_replay(evidence, committed_speedup=1.5, committed_low=1.4, committed_high=1.6, last_look=True)
+    return judge_replay(evidence, Expected(1.5, 1.4, 1.6), last_look=True)
 
 
 def second_of(evidence: Evidence):
