@@ -204,19 +204,13 @@ Given = Mapping[str, ComparedOutput]
 
 
 def run_draw(bodies: Bodies, seed: int, *, bits_promised: bool = False) -> Draw:
-    """Run the body as both arms with ``seed`` for ``acf.rng``.
-
-    The tuned arm goes first, so that it finds nothing of this draw in memory that the arms share. The baseline goes
-    twice: an output in which it does not repeat itself condemns nobody.
-
-    Args:
-        bits_promised: whether the arms' outputs have to be the same bits, NaN equal to NaN, whatever the body allows.
+    """Run the body as both arms with ``seed`` for ``acf.rng``; ``bits_promised`` holds them to equal bits, NaN as NaN.
 
     Raises:
-        ArmFailure: an arm's body failed; the baseline does not repeat itself within what the body allows; or the arms
-            differ more than that.
+        ArmFailure: a body failed, the baseline does not repeat itself as the body allows, or the arms differ more.
     """
-
+    # The tuned arm goes first, so that it finds nothing of this draw in memory that the arms share. The baseline goes
+    # twice: an output in which it does not repeat itself condemns nobody.
     ran: list[Acf] = []
 
     def run(arm: Arm) -> Given:

@@ -49,23 +49,12 @@ def digest_benchmark(
     *,
     fixtures: Sequence[Callable[..., Any]],
     rootdir: Path,
-    workloads: Mapping[str, tuple[Mapping[str, Any], float]],
-    objectives: Sequence[tuple[str, str]],
-    functions: Sequence[str] = (),
-    data: Mapping[str, str] = types.MappingProxyType({}),
+    workloads: Mapping[str, tuple[Mapping[str, Any], float]],  # name → (values, weight)
+    objectives: Sequence[tuple[str, str]],  # (metric, direction)
+    functions: Sequence[str] = (),  # what the toolchain says of functions and neighbours
+    data: Mapping[str, str] = types.MappingProxyType({}),  # path → SHA-256 of what the kernel is called with
 ) -> Benchmark:
-    """The digests of a test, of what it uses, of its workloads and objectives, of the functions and data it is about.
-
-    Args:
-        fixtures: the functions of the fixtures it requests; those outside ``rootdir`` are passed over.
-        workloads: name → (values, weight).
-        objectives: (metric, direction) pairs.
-        functions: what the toolchain says of functions and neighbours; () where it says nothing.
-        data: path → SHA-256 of what the toolchain calls the kernel with; empty where the test's text says it all.
-
-    Raises:
-        MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
-    """
+    """Digest a test, all it uses, its workloads and objectives, and the functions and data it is about."""
     closure = Closure(rootdir)
     tests, requested = {closure.add_object(function)}, set(map(closure.add_object, fixtures))
     workload_texts = {

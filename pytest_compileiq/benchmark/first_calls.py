@@ -36,11 +36,7 @@ _LATER, _WARM = 3, 3
 
 
 def time_first_calls(bodies: Bodies, seed: int) -> FirstCalls | None:
-    """Run both arms' bodies, in random order, on a draw that belongs to ``seed``, until they have measured.
-
-    None where a body measures nothing, or fails before, where the runtime on a processor is no objective, and where
-    there are too few draws to judge.
-    """
+    """Run both arms' bodies, in random order, until they have measured; None where that decides nothing."""
     benchmark = bodies.benchmark
     spec, metrics = benchmark.spec, {objective.measured for objective in benchmark.timed_objectives}
     if spec.repeats or spec.stress < FEWEST or benchmark.builder.clock != "cpu" or "runtime" not in metrics:
@@ -112,7 +108,11 @@ class _Watched(Struct):
         keys = [key for key, _ in parts[0]]
         if keys and len(set(keys)) == len(keys) and self.own.keys() >= set(keys):
             costs[0] = _sum(self.own[key] for key in keys)  # the body made the same calls before: those were the first
-        self.called, self.acf = _called(costs), acf
+        first, later, warm = costs[0], costs[1 : 1 + _LATER], costs[1 + _LATER :]
+        later_s, warm_s = median(cost.seconds for cost in later), min(cost.seconds for cost in warm)
+        new_pages = first.pages - max(cost.pages for cost in later)
+        self.called = Called(max(first.seconds, 1e-9), max(later_s, 1e-9), max(warm_s, 1e-9), new_pages)
+        self.acf = acf
         if acf.drew:  # one input was compared before
             checked = CheckedArm(Timed(acf.arm, call, Untimed("cpu"), self.tick, acf.asked.reset), acf.asked)
             with suppress(ArmError, CheckFailed):  # whoever runs the body for its correctness says so
@@ -130,13 +130,6 @@ class _Watched(Struct):
         else:
             self.own.setdefault(key, cost)
         return given
-
-
-def _called(costs: Sequence[_Cost]) -> Called:
-    first, later, warm = costs[0], costs[1 : 1 + _LATER], costs[1 + _LATER :]
-    later_s, warm_s = median(cost.seconds for cost in later), min(cost.seconds for cost in warm)
-    new_pages = first.pages - max(cost.pages for cost in later)
-    return Called(max(first.seconds, 1e-9), max(later_s, 1e-9), max(warm_s, 1e-9), new_pages)
 
 
 def _cost(call: Callable[[], Any]) -> tuple[_Cost, Any]:

@@ -32,13 +32,9 @@ _WHOLE: Key = ()
 
 
 def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallTimes | None:
-    """Run a body until it measures and look at the call; None where it measures nothing.
+    """Run a body by ``run`` until it measures, and look at the call; None where it measures nothing.
 
     The body's later statements are not run: some of the calls were of an empty function, whose results they would see.
-
-    Args:
-        run: runs the body with what it is to do for ``acf.measure``.
-        tick: called before every call, so that a watcher sees progress.
     """
     watched = _Look(tick)
     try:

@@ -40,11 +40,9 @@ _NUMBERS = frozenset("?cbBhHiIlLqQfdg")  # ctypes' codes of what is no address
 def digests_of(
     given: Mapping[str, object], workloads: Sequence[Workload], rootdir: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The digests of what a test is given, by name, and why those that are empty have none.
+    """Digest what a test is given, by name; and why those that are empty have no digest.
 
-    Args:
-        given: by name, as of ``given_to``.
-        workloads: of their values those count whose texts, which are digested already, leave something out.
+    Of the workloads' values those count whose texts, which are digested already, leave something out.
     """
     shortened = {
         f"workload {workload.name}: {name}": value

@@ -73,18 +73,19 @@ class CheckedArm(Struct):
     timed: Timed
     asked: MeasureArguments
     overwriting_s: float = 0.0
-    _known: list[WrittenOutput] | None = None
+    written: tuple[WrittenOutput, ...] = ()  # each output with what a call writes there, in order
+    _is_learned: bool = False
 
     def learn(self) -> None:
         """Find out which bytes of its outputs a call writes."""
-        if self._known is not None:
+        if self._is_learned:
             return
         from pytest_compileiq.timing.outputs import equal
 
         before = [output.now().copy() for output in self.asked.outputs]
         rounds = POISONS * (1 if self.asked.check is None else _ROUNDS_OF_A_CHECK) if before else ()
         after = [self._called_on(poison) for poison in rounds]
-        self._known = []
+        self._is_learned = True
         for place, output in enumerate(self.asked.outputs):
             contents = [arrays[place] for arrays in after]
             untouched = contents[0] == rounds[0]
@@ -97,16 +98,11 @@ class CheckedArm(Struct):
             if written is not None:
                 content[untouched] = before[place][untouched]
                 output.write(content)
-            self._known.append(WrittenOutput(output, content, written))
-
-    @property
-    def written(self) -> tuple[WrittenOutput, ...]:
-        """Each output with what a call writes there, in order; empty before ``learn``."""
-        return tuple(self._known or ())
+            self.written += (WrittenOutput(output, content, written),)
 
     def expect_as_much_as(self, other: CheckedArm) -> None:
         """What the other arm writes has to be written by this one too; ``check`` judges that where it is given."""
-        for own, its in zip(self._known or (), other._known or (), strict=False):
+        for own, its in zip(self.written, other.written, strict=False):
             left = own.left_of(its)
             if self.asked.check is not None:
                 own.poison_also(left)
@@ -135,14 +131,14 @@ class CheckedArm(Struct):
     def overwrite(self, flipped: int) -> None:
         """Overwrite what calls write, each byte by itself with these bits flipped, and note how long that takes."""
         begun = time.perf_counter()
-        for known in self._known or ():
+        for known in self.written:
             known.overwrite(flipped)
         self.overwriting_s = time.perf_counter() - begun
 
     def overwrite_before_each(self) -> None:
         """Have a GPU overwrite what calls write before each that is timed."""
         if self.asked.reset is None:  # which restores what the call works on, and would have to come after it
-            self.timed.clock.overwrite_before(self.timed.call, [known.flip_of_all for known in self._known or ()])
+            self.timed.clock.overwrite_before(self.timed.call, [known.flip_of_all for known in self.written])
 
     def begins_with(self, kind: StartKind) -> bool:
         """Whether slots begin with single calls of this kind."""
@@ -153,7 +149,7 @@ class CheckedArm(Struct):
 
     def expect_possible(self, call_s: float) -> None:
         """Hold the time of one call to the bytes that it writes."""
-        size = sum(known.written_bytes for known in self._known or ())
+        size = sum(known.written_bytes for known in self.written)
         if size < _LEAST_WRITTEN or size / call_s <= (limit := self.timed.clock.store_limit()).bytes_per_s:
             return
         most_s = limit.bytes_per_s * (len(os.sched_getaffinity(0)) if self._is_parallel() else 1)
@@ -184,7 +180,7 @@ class CheckedArm(Struct):
             return
         from pytest_compileiq.timing.outputs import difference, equal
 
-        for known in self._known or ():
+        for known in self.written:
             if not equal(now := known.output.now(), known.content, known.written):
                 differs = difference(known.output, now, known.content, known.written)
                 raise _Unsteady(self.timed.arm, known.output.name, f"{differs}, differ from the first checked call's")
@@ -203,7 +199,7 @@ class CheckedArm(Struct):
         return value
 
     def _call_on_poison(self) -> object:
-        for known in self._known or ():
+        for known in self.written:
             known.poison()
         return self.timed.once()
 

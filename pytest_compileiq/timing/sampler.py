@@ -35,26 +35,22 @@ _MOST_REPEATS = 2_000_000  # of a call of a microsecond, for a counter of energy
 
 
 class BlockPlan(Struct, frozen=True):
-    """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
+    """What one block does; slots are counted through the block."""
 
-    ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
-    how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first. ``lock_clocks`` is
-    where the GPU's clocks are to be held meanwhile. ``discard`` is whether each slot begins with a value that is thrown
-    away: a time finds the caches that the other arm left, what never varies does not. ``checks`` are the slots, counted
-    through the block, after which the outputs are looked at, each with how many further calls are, one by one.
-    ``starts`` are the slots, counted likewise, that begin with a single timed call, each with what comes before it.
-    ``races`` are of metrics that the tuned arm has to win with its first quads; all others are taken in full.
-    """
-
-    outer: Arm
-    quads: tuple[str, ...]
-    samples: int
-    single: bool = False
-    launch: Launch | None = None
-    lock_clocks: LockClocks = None
-    discard: bool = True
+    outer: Arm  # whose body is the outer one
+    quads: tuple[str, ...]  # the order of slots in each
+    samples: int  # per slot
+    single: bool = False  # one call a sample, however short: a tail of means is not a tail of calls
+    launch: Launch | None = (
+        None  # as earlier blocks launched on a GPU, for all of a claim to be alike; None in the first
+    )
+    lock_clocks: LockClocks = None  # where the GPU's clocks are held meanwhile
+    discard: bool = True  # each slot's first value: a time finds the other arm's caches, what never varies does not
+    # Slots after which the outputs are looked at, each with the number of further calls that are, one by one.
     checks: Mapping[int, int] = msgspec.field(default_factory=dict)
+    # Slots that begin with a single timed call, each with what comes before it.
     starts: Mapping[int, StartKind] = msgspec.field(default_factory=dict)
+    # Metrics that the tuned arm has to win with its first quads; all others are taken in full.
     races: Mapping[str, Race] = msgspec.field(default_factory=dict)
 
     def of(self, metric: str) -> BlockPlan:
@@ -80,18 +76,15 @@ Value = TypeVar("Value")
 
 
 class Slot(Struct, Generic[Value], frozen=True):
-    """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed.
-
-    ``clocks`` are a GPU's at the end of the slot. ``start`` is the single call before all samples, where there was one.
-    """
+    """One slot: its raw samples in the metric's unit, in the order taken."""
 
     quad: int
     slot: int
     arm: Arm
     values: tuple[Value, ...]
-    dropped: bool = False
-    clocks: ClockReading | None = None
-    start: SlotStart | None = None
+    dropped: bool = False  # its quad was disturbed
+    clocks: ClockReading | None = None  # a GPU's, at the end of the slot
+    start: SlotStart | None = None  # the single call before all samples
 
 
 class ArmError(Signal):
@@ -188,11 +181,8 @@ def sample_calls(
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
     Args:
-        calls: each arm's callable.
-        watch: asked after every slot and every quad.
-        after_slot: called with the arm and the slot's number in the block, when the slot's last sample is taken.
-        is_over: as of ``sample_values``.
-        before_slot: called with the arm and the slot's number in the block, before the slot's first call.
+        after_slot, before_slot: called with the arm and the slot's number in the block.
+        is_over: asked after each quad whether the slots so far are enough.
 
     Raises:
         ArmError: a callable raised.
@@ -227,10 +217,7 @@ def sample_values(
     is_over: Callable[[list[Slot[Value]]], bool] = lambda slots: False,
     before_slot: BeforeSlot = lambda arm, slot: None,
 ) -> list[Slot[Value]]:
-    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so.
-
-    After each quad ``is_over`` is asked whether the slots so far are enough.
-    """
+    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so."""
     slots: list[Slot[Value]] = []
     for quad, order in enumerate(plan.quads):
         taken = []

@@ -27,17 +27,13 @@ from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
 
 class Start(Struct, frozen=True, tag=True):
-    """What a worker begins with: the parent's configuration.
-
-    Attributes:
-        import_path: relative to the root; None stands for all that the worker's interpreter has by itself.
-    """
+    """What a worker begins with: the parent's configuration."""
 
     directory: str  # the working directory, relative to the root
     tests: tuple[str, ...]  # node ids to collect, relative to the root
     options: dict[str, Any]  # of pytest's command line
     markers: tuple[str, ...]  # the declarations of markers, as in an ini file
-    import_path: tuple[str | None, ...]
+    import_path: tuple[str | None, ...]  # relative to the root; None stands for what each interpreter has by itself
     environment: dict[str, str]  # of the process; empty once it runs
 
 
@@ -98,14 +94,10 @@ class FirstCallsTask(Struct, frozen=True, tag=True):
 
 
 class Identify(Struct, frozen=True, tag=True):
-    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up.
-
-    Attributes:
-        host_flags: what flags that name the host mean on the machine of the device; None: what they mean there.
-    """
+    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up."""
 
     nodeid: str
-    host_flags: dict[str, tuple[str, ...]] | None
+    host_flags: dict[str, tuple[str, ...]] | None  # as on the machine of the device; None: as there
 
 
 class Make(Struct, frozen=True, tag=True):
@@ -121,13 +113,9 @@ class Ready(Struct, frozen=True, tag=True):
 
 
 class Entered(Struct, frozen=True, tag=True):
-    """The fixtures are up.
+    """The fixtures are up."""
 
-    Attributes:
-        target, command: what the test's toolchain makes of its marker there.
-    """
-
-    target: str = ""
+    target: str = ""  # what the test's toolchain makes of its marker there
     command: tuple[str, ...] = ()
     native: str | None = None  # why that machine cannot run what is built so; None if it can
     processor: str = ""  # the model that it measures on
@@ -153,17 +141,14 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks.
+    """A block was sampled."""
 
-    ``units`` says for each metric which specimen of its device it was taken on, where that is known.
-    """
-
-    slots: dict[str, tuple[Slot[float], ...]]
-    conditions: dict[str, Conditions]
-    touched: Touched
+    slots: dict[str, tuple[Slot[float], ...]]  # of each timed metric
+    conditions: dict[str, Conditions]  # how a GPU's were taken
+    touched: Touched  # by the tuned arm
     remarks: tuple[str, ...] = ()
     checks: dict[str, ChecksMade] = {}
-    units: dict[str, str] = {}
+    units: dict[str, str] = {}  # the specimen of its device that each metric was taken on, where that is known
 
 
 class LookAnswer(Struct, frozen=True, tag=True):
