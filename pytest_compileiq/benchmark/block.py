@@ -9,7 +9,7 @@ A failure within ``measure`` outlives any ``except`` of the bodies around it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault,
 from pytest_compileiq.model import CLOCKED, Arm, Objective
 from pytest_compileiq.samples import ChecksMade, Conditions
 from pytest_compileiq.timing.checked import CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.clock import unit_of
 from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
 from pytest_compileiq.timing.sampler import (
     ArmError,
@@ -47,21 +48,22 @@ from pytest_compileiq.timing.sampler import (
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
 
-class Block(Struct, frozen=True):
-    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched."""
+class BlockAnswer(Struct, frozen=True, tag=True):
+    """What one block gave, as a worker sends it."""
 
-    slots: Mapping[str, tuple[Slot[float], ...]]
-    conditions: Mapping[str, Conditions]
-    touched: Mapping[Arm, Touched]
+    slots: dict[str, tuple[Slot[float], ...]]  # of each timed metric
+    conditions: dict[str, Conditions]  # how a GPU's were taken
+    touched: Touched  # by the tuned arm
     remarks: tuple[str, ...] = ()
-    checks: Mapping[str, ChecksMade] = msgspec.field(default_factory=dict)
+    checks: dict[str, ChecksMade] = {}
+    units: dict[str, str] = {}  # the specimen of its device that each metric was taken on, where that is known
 
 
 class _FailedWithin(BaseException):
     """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` catches it."""
 
 
-def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = False) -> Block:
+def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = False) -> BlockAnswer:
     """Sample both arms of ``benchmark`` on ``workload`` in one process, while no other run measures on the device.
 
     Raises:
@@ -78,7 +80,8 @@ def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = F
             watch.after_quad()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
-        return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks))
+    units = {metric: unit_of(bodies.benchmark.device_kind(metric)) for metric in block.slots}
+    return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks), units=units)
 
 
 class _BlockRun(Struct):
@@ -96,7 +99,7 @@ class _BlockRun(Struct):
     remarks: dict[str, None] = msgspec.field(default_factory=dict)
     failure: ArmFailure | None = None
 
-    def run(self) -> Block:
+    def run(self) -> BlockAnswer:
         outer = self._arm(self.plan.outer, self._nest)
         if not outer.measured:
             expect_objectives(self.bodies.benchmark, outer)
@@ -115,7 +118,7 @@ class _BlockRun(Struct):
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
         slots_of = {metric: tuple(taken) for metric, taken in self.slots.items()}
-        return Block(slots_of, self.conditions, self.touched, tuple(self.remarks), self.checks)
+        return BlockAnswer(slots_of, self.conditions, self.touched["tuned"], tuple(self.remarks), self.checks)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.bodies.tick()

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.timing.sampler import ARMS, Slot
 from pytest_compileiq.workers.messages import (
     Answer,
-    BlockAnswer,
     BlockTask,
     CheckAnswer,
     CheckTask,

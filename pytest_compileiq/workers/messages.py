@@ -17,13 +17,13 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.builds import MadeElsewhere
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
-from pytest_compileiq.samples import ChecksMade, Conditions
-from pytest_compileiq.timing.sampler import BlockPlan, Slot
+from pytest_compileiq.timing.sampler import BlockPlan
 
 
 class Start(Struct, frozen=True, tag=True):
@@ -138,17 +138,6 @@ class CheckAnswer(Struct, frozen=True, tag=True):
     """The body is correct."""
 
     touched: Touched
-
-
-class BlockAnswer(Struct, frozen=True, tag=True):
-    """A block was sampled."""
-
-    slots: dict[str, tuple[Slot[float], ...]]  # of each timed metric
-    conditions: dict[str, Conditions]  # how a GPU's were taken
-    touched: Touched  # by the tuned arm
-    remarks: tuple[str, ...] = ()
-    checks: dict[str, ChecksMade] = {}
-    units: dict[str, str] = {}  # the specimen of its device that each metric was taken on, where that is known
 
 
 class LookAnswer(Struct, frozen=True, tag=True):

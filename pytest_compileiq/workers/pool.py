@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
@@ -31,7 +32,7 @@ _Given = TypeVar("_Given")
 _Answer = TypeVar(
     "_Answer",
     messages.CheckAnswer,
-    messages.BlockAnswer,
+    BlockAnswer,
     messages.LookAnswer,
     messages.DrawAnswer,
     messages.FirstCallsAnswer,
@@ -66,7 +67,7 @@ def _expect_device(used: str, wanted: str) -> None:
         raise EvaluationFailed("baseline", "wrong", reason)
 
 
-def _unit(answer: messages.BlockAnswer, metric: str) -> str:
+def _unit(answer: BlockAnswer, metric: str) -> str:
     """Which specimen of its device ``metric`` was taken on; empty where the worker does not know."""
     unit = answer.units.get(metric, "")
     if unit and not UNIT.fullmatch(unit):
@@ -149,7 +150,7 @@ class Pool:
             plan = replace(plan, launch=self._launches.get(of_all), lock_clocks=self.lock_clocks)
         on_gpu = holds_context(benchmark.builder.clock)
         task = messages.BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
-        answer = self._ask_alone(number, benchmark, task, messages.BlockAnswer)
+        answer = self._ask_alone(number, benchmark, task, BlockAnswer)
         for metric, conditions in answer.conditions.items():
             _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch

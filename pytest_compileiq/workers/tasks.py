@@ -24,7 +24,7 @@ from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.errors import BuildError, CompileIQError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
-from pytest_compileiq.timing.clock import cpu_device, unit_of
+from pytest_compileiq.timing.clock import cpu_device
 from pytest_compileiq.timing.registry import is_poisoned
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers import messages
@@ -62,11 +62,7 @@ def _do(benchmark: TunedBenchmark, body: Body, task: messages.Task, tick: Callab
     baseline, tuned = (task.baseline, task.tuned) if isinstance(task, messages.BlockTask) else (None, task.controls)
     bodies = Bodies(benchmark, body, {"baseline": baseline, "tuned": tuned}, workload, tick)
     if isinstance(task, messages.BlockTask):
-        block = run_block(bodies, task.plan, parent_holds_context=task.parent_holds_context)
-        units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
-        return messages.BlockAnswer(
-            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks), units
-        )
+        return run_block(bodies, task.plan, parent_holds_context=task.parent_holds_context)
     if isinstance(task, messages.CheckTask):
         return messages.CheckAnswer(check_body(bodies).touched)
     if isinstance(task, messages.DrawTask):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_compileiq import maximize, minimize
+from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.model import MOST_DEVICES, Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Unprovable
@@ -18,7 +19,7 @@ from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, FakePool, fake_benchmark, obedient
 from pytest_compileiq.testing.fakes import FakeTimer, by_options
 from pytest_compileiq.timing.sampler import Slot
-from pytest_compileiq.workers.messages import BlockAnswer, BlockTask, Start
+from pytest_compileiq.workers.messages import BlockTask, Start
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 from tests.unit.project_on_fakes import ProjectOnFakes
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_compileiq import minimize
+from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.builds import Afar
@@ -18,7 +19,6 @@ from pytest_compileiq.timing.clock import Device, Measures, cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
 from pytest_compileiq.workers.messages import (
-    BlockAnswer,
     BlockTask,
     CheckAnswer,
     CheckTask,
