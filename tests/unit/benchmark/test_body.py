@@ -34,7 +34,10 @@ def benchmark(*metrics: str) -> SimpleNamespace:
     """As much of a benchmark as a body needs that builds nothing."""
     objectives = tuple(Objective(metric, "minimize") for metric in metrics or ("runtime",))
     spec = SimpleNamespace(workloads=(Workload("default"),), repeats=True)  # no first calls are timed
-    return SimpleNamespace(spec=spec, builds=None, builder=SimpleNamespace(clock="cpu"), timed_objectives=objectives)
+    return SimpleNamespace(
+        spec=spec, builds=None, builder=SimpleNamespace(clock="cpu"), timed_objectives=objectives,
+        device_kind=lambda metric: "cpu",
+    )  # fmt: skip
 
 
 def block(body, outer="baseline", quad="ABBA", tick=lambda: None, metric="runtime"):
