@@ -147,10 +147,18 @@ class SampleTable(Struct, frozen=True):
         if isinstance(rows, SampleTable):
             return rows
         ((device, workload, objective),) = measured(rows)
-        columns = Columns()
-        for name, column in zip(columns.__struct_fields__, astuple(columns), strict=True):
-            values = map(attrgetter(name), rows)
-            column.extend(map(ARMS.index, values) if name == "arm" else values)
+        columns = Columns(
+            process=array("H", [row.process for row in rows]),
+            quad=array("B", [row.quad for row in rows]),
+            slot=array("B", [row.slot for row in rows]),
+            arm=array("B", [ARMS.index(row.arm) for row in rows]),
+            sample=array("H", [row.sample for row in rows]),
+            value=array("d", [row.value for row in rows]),
+            dropped=array("B", [row.dropped for row in rows]),
+            clocks=[row.clocks for row in rows],
+            unit=[row.unit for row in rows],
+            start=[row.start for row in rows],
+        )
         return cls(device, workload, objective, columns)
 
     def where(self, is_kept: Callable[[int], bool]) -> SampleTable:

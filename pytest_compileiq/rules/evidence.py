@@ -84,12 +84,14 @@ def start_values(rows: SampleTable | Sequence[SampleRow]) -> Mapping[StartKind, 
     """
     columns = SampleTable.of(rows).columns
     processes, process = _ranked(columns.process)
-    values: dict[StartKind, Floats] = {}
+    calls: dict[StartKind, list[tuple[int, int, float]]] = {}
     for place, start in enumerate(columns.start):
         if start and not columns.dropped[place]:
-            least = values.setdefault(start.kind, np.full((len(processes), len(ARMS)), np.nan))
-            where = process[place], columns.arm[place]
-            least[where] = np.fmin(least[where], start.seconds)  # whatever else runs on the machine only adds
+            calls.setdefault(start.kind, []).append((process[place], columns.arm[place], start.seconds))
+    values = {kind: np.full((len(processes), len(ARMS)), np.nan) for kind in calls}
+    for kind, own in calls.items():
+        row, arm, seconds = map(list, zip(*own, strict=True))
+        np.fmin.at(values[kind], (row, arm), seconds)  # whatever else runs on the machine only adds
     return values
 
 
