@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -171,10 +171,15 @@ class UnrecordedShape(Struct, frozen=True):
     calls: Count
 
 
-class CapturedKernel(Struct, frozen=True):
-    """A function as a program called it; ``share`` is of the program's time."""
+class StoredKernel(Struct, frozen=True):
+    """What a file of a capture holds."""
 
     schema: int
+
+
+class CapturedKernel(StoredKernel, frozen=True):
+    """A function as a program called it; ``share`` is of the program's time."""
+
     function: str
     library: str
     library_sha256: str | None
@@ -243,7 +248,7 @@ class Bundle:
                 self.add_content(digest, contents, MOST_BYTES)
             self.add_kernel(self.root / name / KERNEL_FILE, kernel)
 
-    def add_kernel(self, path: Path, kernel: Struct) -> None:
+    def add_kernel(self, path: Path, kernel: StoredKernel) -> None:
         """Write what ``read_kernel`` reads, into a directory of its own."""
         path.parent.mkdir()
         replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
@@ -314,12 +319,7 @@ def free_name(function: str, taken: Collection[str], origin: str) -> str:
     return f"{name}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}"
 
 
-class _OfSchema(Protocol):
-    @property
-    def schema(self) -> int: ...
-
-
-_Stored = TypeVar("_Stored", bound=_OfSchema)
+_Stored = TypeVar("_Stored", bound=StoredKernel)
 
 
 def read_kernel(path: Path, kind: type[_Stored], largest: int, schema: int) -> _Stored:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.capture.bundle import AGAIN, Bundle, Content, Count, free_name, read_kernel
+from pytest_compileiq.capture.bundle import AGAIN, Bundle, Content, Count, StoredKernel, free_name, read_kernel
 from pytest_compileiq.capture.inside.triton_hook import SCHEMA as ACCOUNT_SCHEMA
 from pytest_compileiq.capture.inside.values import at_path
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
@@ -86,10 +86,9 @@ class Specialisation(Struct, frozen=True):
         return msgspec.json.encode(parts, order="sorted")
 
 
-class LaunchedKernel(Struct, frozen=True):
+class LaunchedKernel(StoredKernel, frozen=True):
     """A ``@triton.jit`` function as a program launched it; ``share`` is of all launches."""
 
-    schema: int
     function: Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
     file: _Text  # the absolute path of the file that defines it
     module: _Text  # the name that the program had for that

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from pytest_compileiq.capture.bundle import (
     SCHEMA,
@@ -87,14 +87,7 @@ def leading(kernels: Sequence[_Ranked], weight: Callable[[_Ranked], int], top: i
     return kept
 
 
-class Shaped(Protocol):
-    """Calls on one shape."""
-
-    @property
-    def shape(self) -> Shape: ...
-
-
-_Shaped = TypeVar("_Shaped", bound=Shaped)
+_Shaped = TypeVar("_Shaped", bound=Calls | KernelShape | UnrecordedShape)
 
 
 def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:

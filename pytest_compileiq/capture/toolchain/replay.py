@@ -153,14 +153,8 @@ _OTHER_WORK = [
 ]
 
 _PAGE = 4096
-_SIMPLE: dict[str, Any] = {
-    kind._type_: kind
-    for kind in (
-        *(ctypes.c_bool, ctypes.c_char, ctypes.c_byte, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ushort, ctypes.c_int),
-        *(ctypes.c_uint, ctypes.c_long, ctypes.c_ulong, ctypes.c_longlong, ctypes.c_ulonglong, ctypes.c_float),
-        *(ctypes.c_double, ctypes.c_longdouble),
-    )
-}
+_NUMBERS = "bool char byte ubyte short ushort int uint long ulong longlong ulonglong float double longdouble"
+_SIMPLE: dict[str, Any] = {kind._type_: kind for kind in (getattr(ctypes, f"c_{name}") for name in _NUMBERS.split())}
 
 
 class RecordedKernel:
