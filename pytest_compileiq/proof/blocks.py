@@ -60,26 +60,26 @@ def plan_of(benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: Cond
     return plan
 
 
+@dataclass
 class Blocks:
     """Takes blocks of finalists in the same processes; ``is_short``: one quad of single samples, compared exactly."""
 
-    def __init__(
-        self, pool: Pool, benchmark: TunedBenchmark, against: ControlsFile | None, seed: int, *, is_short: bool = False
-    ) -> None:
-        self._pool = pool
-        self._benchmark = benchmark
-        self._against = against
-        self._seed = seed
-        self._random = Random(seed)
-        self._is_short = is_short
+    pool: Pool
+    benchmark: TunedBenchmark
+    against: ControlsFile | None
+    seed: int
+    is_short: bool = False
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)
 
     def take(self, numbers: range, finalists: Sequence[Finalist], *, after: float = 0.0) -> float:
         """Sample ``finalists`` in the processes ``numbers``, ``after`` a time of its timer; returns the start."""
-        timer = self._pool.timer
-        self._pool.prepare(numbers, self._benchmark)
+        timer = self.pool.timer
+        self.pool.prepare(numbers, self.benchmark)
         timer.wait_until(after)
         begun = timer.now()
-        for number in numbers if self._is_short else timer.spaced(numbers, PROCESS_EVERY_S):
+        for number in numbers if self.is_short else timer.spaced(numbers, PROCESS_EVERY_S):
             for finalist in self._random.sample(finalists, len(finalists)):
                 self._take(number, finalist)
         for finalist in finalists:
@@ -87,15 +87,18 @@ class Blocks:
         return begun
 
     def _take(self, number: int, finalist: Finalist) -> None:
-        for workload in self._benchmark.timed_workloads:
+        for workload in self.benchmark.timed_workloads:
             if finalist.out:
                 return
             try:
-                arms: Mapping[Arm, ControlsFile | None] = {"baseline": self._against, "tuned": finalist.controls}
+                arms: Mapping[Arm, ControlsFile | None] = {"baseline": self.against, "tuned": finalist.controls}
                 of = f"{finalist.controls.key if finalist.controls else ''} {workload.name}"
-                plan = self._plan(number, of)
+                if self.is_short:
+                    plan = plan_block(self._random, quads=1, samples=1, discard=False)
+                else:
+                    plan = plan_of(self.benchmark, self._random, Deal(self.seed, number, self.pool.devices, of))
                 finalist.take(
-                    workload, asked_again(partial(self._pool.block, number, self._benchmark, arms, workload, plan))
+                    workload, asked_again(partial(self.pool.block, number, self.benchmark, arms, workload, plan))
                 )
             except EvaluationFailed as failure:
                 if failure.arm == "baseline":
@@ -105,8 +108,3 @@ class Blocks:
                 if failure.kind == "disturbed":
                     raise Unprovable(f"nothing can be proven while {failure.reason}") from failure
                 finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
-
-    def _plan(self, number: int, of: str) -> BlockPlan:
-        if self._is_short:
-            return plan_block(self._random, quads=1, samples=1, discard=False)
-        return plan_of(self._benchmark, self._random, Deal(self._seed, number, self._pool.devices, of))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
 from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
@@ -27,31 +27,24 @@ from pytest_compileiq.toolchains.option_classes import check_classes
 RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 
 
+@dataclass(eq=False)
 class Stop(Signal):
     """Ends the replay with a verdict that is not a pass.
 
     ``ends`` is what ended the artifact, where that is the reason: ``artifact``, where the replay has read no other.
     """
 
-    def __init__(
-        self,
-        verdict: Verdict,
-        message: str,
-        remedy: str,
-        *,
-        cause: BaseException | None = None,
-        moved: tuple[MovedCode, ...] = (),
-        ends: tuple[End, ...] = (),
-        artifact: Artifact | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.verdict = verdict
-        self.message = message
-        self.remedy = remedy
-        self.cause = cause
-        self.moved = moved
-        self.ends = ends
-        self.artifact = artifact
+    verdict: Verdict
+    message: str
+    remedy: str
+    _: KW_ONLY
+    cause: BaseException | None = None
+    moved: tuple[MovedCode, ...] = ()
+    ends: tuple[End, ...] = ()
+    artifact: Artifact | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
 
     @classmethod
     def wrong(

@@ -48,7 +48,7 @@ def _measured(benchmark: TunedBenchmark, claim: Claim, decision: Decision, seed:
 
 def measured_otherwise(benchmark: TunedBenchmark, claim: Claim) -> str:
     """What is another than when ``claim`` was proven: the environment of the run, or the driver; empty if neither."""
-    if changed := _other_environment(claim):
+    if changed := changed_environment(claim.environment, run_environment()):
         return f"measured in another environment than proven: {changed}"
     drivers = _other_driver(benchmark, claim)
     if drivers is None:
@@ -60,11 +60,6 @@ def measured_otherwise(benchmark: TunedBenchmark, claim: Claim) -> str:
 def _other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, str | None] | None:
     device = find_device_or_none(benchmark.device_kind(claim.objective))
     return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
-
-
-def _other_environment(claim: Claim) -> str:
-    """Which variables that a run reads have other values here than when ``claim`` was measured."""
-    return changed_environment(claim.environment, run_environment())
 
 
 def measure_again(
@@ -114,7 +109,7 @@ def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -
     """Have the decision be that ``claim`` holds."""
     if decision.verdict is Verdict.PROVEN:
         return
-    if changed := _other_environment(claim):
+    if changed := changed_environment(claim.environment, run_environment()):
         raise Stop(
             Verdict.INCONCLUSIVE,
             f"workload {claim.workload!r}, claimed {claim_text(claim)} in another environment ({changed}): "

@@ -51,27 +51,19 @@ def choose_finalists(
     if better:
         progress.say(f"play-off of the best {len(better)}")
     entrants = [_Entrant(candidate) for candidate in better]
-    _measure(entrants, scorer, tally, clock)
+    _each(entrants, lambda entrant: scorer.check(entrant.scored.controls), tally)  # alone
+    ends = clock() + SHARE_OF_SEARCH * tally.seconds
+    for number in range(_MOST_ROUNDS):  # in turn, so that what disturbs the machine for a while meets all
+
+        def measure(entrant: _Entrant, number: int = number) -> None:
+            entrant.rows += scorer.round(entrant.scored.controls, number)
+
+        _each(entrants, measure, tally)
+        if not scorer.varies or (number + 1 >= FEWEST_ROUNDS and clock() >= ends):
+            break
     settled = [scorer.settled(entrant.scored, entrant.rows) for entrant in entrants if entrant.failure is None]
     failures = tuple(entrant.failure for entrant in entrants if entrant.failure is not None)
     return Playoff(_better(settled, margin), failures)
-
-
-def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: SearchCounts, clock: Callable[[], float]) -> None:
-    """Check each alone, then measure all of them in turn, so that what disturbs the machine for a while meets all."""
-
-    def check(entrant: _Entrant) -> None:
-        scorer.check(entrant.scored.controls)
-
-    def measure(number: int, entrant: _Entrant) -> None:
-        entrant.rows += scorer.round(entrant.scored.controls, number)
-
-    _each(entrants, check, tally)
-    ends = clock() + SHARE_OF_SEARCH * tally.seconds
-    for number in range(_MOST_ROUNDS):
-        _each(entrants, partial(measure, number), tally)
-        if not scorer.varies or (number + 1 >= FEWEST_ROUNDS and clock() >= ends):
-            return
 
 
 def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: SearchCounts) -> None:
