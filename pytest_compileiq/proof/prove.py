@@ -34,9 +34,7 @@ def prove(
     say: Callable[[str], None],
 ) -> Proof | NoWinner:
     """Prove the best of ``finalists`` better than ``against`` on two fresh samples; raises as ``Comparison.prove``."""
-    comparison = Comparison(pool, benchmark, against, seed, say)
-    first = comparison.prove(finalists)
-    return comparison.confirm(first) if isinstance(first, Proof) else first
+    return Comparison(pool, benchmark, against, seed, say).prove_and_confirm(finalists)
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,11 @@ class Comparison:
     against: ControlsFile | None
     seed: int
     say: Callable[[str], None]
+
+    def prove_and_confirm(self, finalists: Sequence[ControlsFile | None]) -> Proof | NoWinner:
+        """Prove the best of ``finalists`` by both samples, with nothing between them."""
+        first = self.prove(finalists)
+        return self.confirm(first) if isinstance(first, Proof) else first
 
     def prove(self, finalists: Sequence[ControlsFile | None]) -> Proof | NoWinner:
         """Prove the best of ``finalists`` on a first sample; ``confirm`` decides whether it stays proven.

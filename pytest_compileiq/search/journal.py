@@ -99,7 +99,7 @@ _Evaluation = tuple[tuple[float, ...], FailureKind | None, str, bool, str, list[
 
 
 class Journal:
-    """The journal of one search; made by ``journal_file.open_journal``."""
+    """The journal of one search; made by ``open_journal``."""
 
     def __init__(self, connection: sqlite3.Connection, key: tuple[str, str]) -> None:
         self._connection = connection

@@ -90,9 +90,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
             f"{repeat_advice(benchmark.nodeid, stressed.seed)}; nothing was written; run pytest --tune"
         )
     try:
-        comparison = tuning.comparison()
-        proof = comparison.prove([incumbent.controls])
-        proof = proof if isinstance(proof, NoWinner) else comparison.confirm(proof)
+        proof = tuning.comparison().prove_and_confirm([incumbent.controls])
     except Unprovable as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     if isinstance(proof, NoWinner):
@@ -116,9 +114,7 @@ def _refuse(
         return None
     if benchmark.timed_objectives:
         tuning.progress.say("head to head with the committed controls")
-    comparison = tuning.comparison(standing)
-    duel = comparison.prove([winner])
-    duel = duel if isinstance(duel, NoWinner) else comparison.confirm(duel)
+    duel = tuning.comparison(standing).prove_and_confirm([winner])
     if isinstance(duel, NoWinner):
         return f"the committed controls stay: the winner was not proven better than they are ({duel.told})"
     return None
