@@ -155,7 +155,9 @@ SLOW_FILES = {
 
 def slow(folder: Path) -> Project:
     """A project whose compiler notes where it links, and takes its time."""
-    made = make_project(folder, {**SLOW_FILES, "tests/slow-gcc": SLOW_GCC})
+    # The folder as text: no compiler sees the variable.
+    compiler = SLOW_GCC.replace("$EVALUATED", os.environ["EVALUATED"])
+    made = make_project(folder, {**SLOW_FILES, "tests/slow-gcc": compiler})
     (made.root / "tests/slow-gcc").chmod(0o755)
     return made
 
