@@ -21,9 +21,7 @@ from pytest_compileiq.capture.report import (
     ranking_lines,
     unrecorded_lines,
 )
-from pytest_compileiq.capture.toolchain.sources import NamedSources
 from pytest_compileiq.capture.verb import DIRECTORY
-from pytest_compileiq.capture.written_tests import project_of, write_launched_tests, write_tests
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.ship.acf_runtime import ptx_sha256
 from pytest_compileiq.system.printing import complain, say
@@ -56,6 +54,9 @@ def record(options: argparse.Namespace, folder: Path) -> int:
         launches.write_launched(bundle, stored, contents(folder))
         say(*launched_bundle_lines(bundle, stored))
         if options.tests:
+            from pytest_compileiq.capture.toolchain.sources import NamedSources
+            from pytest_compileiq.capture.written_tests import write_launched_tests, write_tests
+
             say(*write_tests(options.tests, bundle, captured, NamedSources(tuple(options.source), options.like)))
             say(*write_launched_tests(options.tests, bundle, stored))
         for name in sorted(set(extents) - {function.name for function in functions}):
@@ -87,6 +88,8 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
         return
     if options.tests.exists() and not options.tests.is_dir():
         raise UserError(f"--tests {options.tests} is a file: name a directory")
+    from pytest_compileiq.capture.written_tests import project_of  # heavy: it knows toolchains
+
     project = project_of(options.tests)
     if not bundle.root.resolve().is_relative_to(project):
         raise UserError(
