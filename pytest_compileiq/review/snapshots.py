@@ -169,25 +169,25 @@ class StoreInGit:
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _resolve(self, text: str) -> str | None:
+        return self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
+
     def _commit(self, text: str) -> str:
-        commit = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
-        if commit is None:
-            why = (
-                "this clone is shallow: git fetch --depth=1 origin" if self.is_shallow else "fetch it: git fetch origin"
-            )
-            raise UserError(f"{text!r} is no commit that is here; {why} {text}")
-        return commit
+        if commit := self._resolve(text):
+            return commit
+        why = "this clone is shallow: git fetch --depth=1 origin" if self.is_shallow else "fetch it: git fetch origin"
+        raise UserError(f"{text!r} is no commit that is here; {why} {text}")
 
     def _default_base(self) -> tuple[str, str]:
         head = self._commit("HEAD")
         for name in _DEFAULTS:
-            tip = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            tip = self._resolve(name)
             fork = self._ask("merge_base", tip, head) if tip and tip != head else None
             if fork is not None and fork != head:
                 return f"where this branch left {name}", fork
             if tip is not None:
                 break
-        before = self._ask("rev_parse", "--verify", "--quiet", "HEAD~^{commit}")
+        before = self._resolve("HEAD~")
         return ("HEAD~", before) if before else ("HEAD", head)
 
     def _ask(self, command: str, *arguments: str) -> str | None:
