@@ -174,8 +174,17 @@ def _computing(node: ast.expr, names: Sequence[str]) -> Callable[[Mapping[str, i
             raise ValueError(f"{ast.unparse(node)!r} is not how {node.func.id} is called")
     else:
         raise ValueError(f"{ast.unparse(node)!r} is not of integers, arguments, + - * // %, min, max and abs")
-    operands = [_computing(part, names) for part in parts]
-    return lambda integers: compute(*(operand(integers) for operand in operands))
+    operands = []
+    for part in parts:  # a comprehension would nest twice as deep, before Python 3.12
+        operands.append(_computing(part, names))  # noqa: PERF401
+
+    def computed(integers: Mapping[str, int]) -> int:
+        values = []
+        for operand in operands:
+            values.append(operand(integers))  # noqa: PERF401
+        return compute(*values)
+
+    return computed
 
 
 def with_extents(arguments: Sequence[Taken], extents: Extents | None) -> list[Number | Memory | None]:
