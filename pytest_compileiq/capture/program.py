@@ -64,7 +64,7 @@ class Unrecorded(Struct, frozen=True):
     calls: Count
 
 
-class Series(Struct, frozen=True):
+class RoutedCalls(Struct, frozen=True):
     """The calls with arguments of one captured shape, made by two arms: the baseline, then the tuned one."""
 
     calls: tuple[Count, Count]  # how many each arm made
@@ -86,7 +86,7 @@ class Routed(Struct, frozen=True):
     library: str
     function: str
     failure: str | None  # why no call was routed, or None
-    series: tuple[Series, ...]  # by captured shape, as asked for; the last one is of all other shapes
+    series: tuple[RoutedCalls, ...]  # by captured shape, as asked for; the last one is of all other shapes
     compared: Count  # how many calls both arms made, on the same memory
     not_compared: tuple[str, ...]  # why others could not be, each a part of a sentence
     apart: tuple[Apart, ...]  # where these differ

@@ -28,7 +28,7 @@ from pytest_compileiq.capture.in_place import (
     standing_text,
     wrong_in,
 )
-from pytest_compileiq.capture.program import CallAccount, NotWatched, Program, Routed, Series
+from pytest_compileiq.capture.program import CallAccount, NotWatched, Program, Routed, RoutedCalls
 from pytest_compileiq.capture.routed_runs import Key, RoutedRun, RoutedRuns, TunedKernel
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
@@ -197,7 +197,7 @@ def _told_of(
             raise both.watched
         complain(f"while both builds made its calls in turn: {both.watched}")
         for each in kernels:
-            nothing = (Series((0, 0), ()),) * (len(each.kernel.all_shapes) + 1)
+            nothing = (RoutedCalls((0, 0), ()),) * (len(each.kernel.all_shapes) + 1)
             if outputs[each.key] is False:
                 yield each, Routed(each.kernel.library, each.kernel.function, None, nothing, 0, (), (), 0, 0)
             else:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pytest_compileiq.capture.bundle import Bundle, CapturedKernel
 from pytest_compileiq.capture.launches import LaunchedKernel, Specialisation, ptx_of
 from pytest_compileiq.capture.report import told_of_launch
-from pytest_compileiq.capture.toolchain.sources import NamedSources, Sources, sources_of
+from pytest_compileiq.capture.toolchain.sources import FunctionSources, NamedSources, sources_of
 from pytest_compileiq.cli.locate import configures_pytest
 from pytest_compileiq.errors import CompileIQError, UserError
 from pytest_compileiq.ship.acf_runtime import ptx_sha256
@@ -59,7 +59,7 @@ def write_tests(
         )
 
 
-def _sources(kernel: CapturedKernel, given: NamedSources, place: Place) -> Sources:
+def _sources(kernel: CapturedKernel, given: NamedSources, place: Place) -> FunctionSources:
     if not any(call.is_exact for call in kernel.kept):
         raise UserError("no call of it is recorded exactly")
     if not kernel.shows_its_work:
@@ -73,7 +73,7 @@ def _from(directory: Path, path: Path) -> str:
     return Path(os.path.relpath(path, directory)).as_posix()
 
 
-def _lines(name: str, kernel: CapturedKernel, capture: str, directory: Path, sources: Sources) -> Iterator[str]:
+def _lines(name: str, kernel: CapturedKernel, capture: str, directory: Path, sources: FunctionSources) -> Iterator[str]:
     called = f"{test_name(name)[5:]} as a program called it, {quantity(kernel.calls, 'time')}"
     yield f'"""{called}. Written by acf capture; yours to edit."""'
     yield from ("", "import pytest", "from pytest_compileiq import Captured", "", "")

@@ -129,7 +129,7 @@ class NamedSources(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sources:
+class FunctionSources:
     """How a function is built."""
 
     paths: tuple[Path, ...]  # its source, then those of what it calls
@@ -144,11 +144,11 @@ class Sources:
         known = self.flags if self.flags or self.like or not self.libraries else "-O2"
         return " ".join([*(known or "").split(), *self.libraries]) if known or self.libraries else known
 
-    def with_flags(self, more: Iterable[str]) -> Sources:
+    def with_flags(self, more: Iterable[str]) -> FunctionSources:
         return replace(self, flags=" ".join([self.flags or "", *more]).strip()) if more else self
 
 
-def sources_of(library: Path, function: str, given: NamedSources, place: Place) -> Sources:
+def sources_of(library: Path, function: str, given: NamedSources, place: Place) -> FunctionSources:
     """The sources and options of a function of ``library``."""
     built = built_from(library, function)
     with TemporaryDirectory(prefix="acf-sources-") as folder:
@@ -161,7 +161,7 @@ def sources_of(library: Path, function: str, given: NamedSources, place: Place) 
             )
         known = built if given.like is None else None
         flags, compiler = (known.flags, known.compiler) if known else (None, None)
-        return search.completed(Sources((source,), flags, compiler, given.like), built)
+        return search.completed(FunctionSources((source,), flags, compiler, given.like), built)
 
 
 class _Search:
@@ -189,7 +189,7 @@ class _Search:
             raise NoSource(f"none of the {len(candidates)} sources that were named defines it")
         return defining
 
-    def completed(self, sources: Sources, by: BuiltFrom | None) -> Sources:
+    def completed(self, sources: FunctionSources, by: BuiltFrom | None) -> FunctionSources:
         """``sources`` with those of what they call, and the directories of headers that they do not build without."""
         of_the_library = defined_symbols(self._library)
 
@@ -223,7 +223,7 @@ class _Search:
             return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
         return sources if lacking is None else self._linked(sources, lacking)
 
-    def _directory(self, trial: TrialBuild, sources: Sources, by: BuiltFrom | None) -> str | None:
+    def _directory(self, trial: TrialBuild, sources: FunctionSources, by: BuiltFrom | None) -> str | None:
         lacking = trial.lacking_header
         directory = _directory_of(lacking, by) if by and lacking and sources.like is None else None
         if directory is None:
@@ -231,7 +231,7 @@ class _Search:
         flag = f"-I{Path(os.path.relpath(directory, self._place.test_dir)).as_posix()}"
         return None if flag in (sources.flags or "").split() else flag
 
-    def _linked(self, sources: Sources, lacking: str) -> Sources:
+    def _linked(self, sources: FunctionSources, lacking: str) -> FunctionSources:
         """``sources`` with the libraries that they need to be loaded, which are among those of the library."""
         libraries = [f"-l:{name}" for name in needed_libraries(self._library) if not name.startswith(_ALWAYS_THERE)]
         with_them = replace(sources, libraries=tuple(libraries))
@@ -241,7 +241,7 @@ class _Search:
         of = f" of {', '.join(name.removeprefix('-l:') for name in libraries)}" if libraries else ""
         return replace(sources, remark=f"it calls {lacking} of another library{of}: add -l… to its flags")
 
-    def _built(self, sources: Sources) -> TrialBuild:
+    def _built(self, sources: FunctionSources) -> TrialBuild:
         test_dir = self._place.test_dir
         paths = (Path(os.path.relpath(path, test_dir)).as_posix() for path in sources.paths)
         like = None if sources.like is None else os.path.relpath(sources.like, test_dir)
@@ -260,7 +260,7 @@ class _Search:
         """The candidate whose object defines a symbol; the only one that names it, where that does not compile yet."""
         word = re.compile(rf"\b{re.escape(symbol)}\b".encode())
         naming = [path for path in candidates if word.search(path.read_bytes())]
-        objects = [self._built(Sources((path,), None, like=self._given.like)).objects for path in naming]
+        objects = [self._built(FunctionSources((path,), None, like=self._given.like)).objects for path in naming]
         for path, built in zip(naming, objects, strict=True):
             if any(symbol in defined_symbols(each) for each in built):
                 return path
