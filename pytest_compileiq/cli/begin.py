@@ -15,7 +15,7 @@ from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.printing import complain, json_text, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.store.candidates import Imported
+    from pytest_compileiq.store.packs import ImportedAcf
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -76,9 +76,9 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     from pytest_compileiq.report.artifact import table_lines
-    from pytest_compileiq.store.candidates import Wanted, look, write_pack
+    from pytest_compileiq.store.packs import AcfFilter, look, write_pack
 
-    found = look(options.source, Wanted(options.arch, options.ptxas, _hash_of(options.ptx)))
+    found = look(options.source, AcfFilter(options.arch, options.ptxas, _hash_of(options.ptx)))
     for sentence in found.unusable:
         complain(f"left out: {sentence}")
     if not found.acfs:
@@ -109,7 +109,7 @@ def _hash_of(path: Path | None) -> str | None:
         raise UserError(f"--ptx={path} is no text: {error}") from error
 
 
-def _row(acf: Imported) -> tuple[str, str, str, str]:
+def _row(acf: ImportedAcf) -> tuple[str, str, str, str]:
     saw, ptx = acf.source.get("search_win"), str(acf.source.get("ptx", ""))
     entry = str(acf.source.get("entry") or (f"PTX {ptx[:8]}" if ptx else "not said"))
     gain = "not said" if saw is None else f"{saw:.1%} faster"
@@ -117,7 +117,7 @@ def _row(acf: Imported) -> tuple[str, str, str, str]:
     return acf.filename, entry, str(acf.source.get("engine", "not said")), gain + forced
 
 
-def _next(acfs: Sequence[Imported], directory: Path | None) -> list[str]:
+def _next(acfs: Sequence[ImportedAcf], directory: Path | None) -> list[str]:
     count = quantity(len(acfs), "candidate")
     if directory is None:
         return [f"{count}; --to DIR writes them"]

@@ -84,13 +84,6 @@ class CompileIQ:
         }
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` candidates, seeds first; none once the space or the configured generations are exhausted.
-
-        Nor any once ``where=`` has refused two thousand draws in a row.
-
-        Raises:
-            MarkerError: it refuses whatever is drawn.
-        """
         if self._seeds:
             seeds, self._seeds = self._seeds[:n], self._seeds[n:]
             return seeds
@@ -130,7 +123,6 @@ class CompileIQ:
         return candidates, len(refused)
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Tell the package the scores of what it drew: its invalid score for a failure, and nothing of seeds."""
         scores = [
             {"id": self._pending.pop(id(told.candidate))[1], "score": list(told.scores) if told.scores else None}
             for told in results
@@ -174,7 +166,6 @@ class CompileIQ:
 
 
 def _end(process: subprocess.Popen[str], home: tempfile.TemporaryDirectory[str]) -> None:
-    """Nothing of the package outlives its engine."""
     process.kill()
     process.communicate()
     home.cleanup()

@@ -106,7 +106,6 @@ def _provider(opaque: Mapping[str, str]) -> Any:
 
 
 def _user_space(genes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The package's space of indices, groups nested as ours are."""
     from compileiq.search_spaces import base
 
     tops: dict[str, Any] = {}

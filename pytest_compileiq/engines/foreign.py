@@ -31,30 +31,15 @@ class Foreign:
         self._engine, self._point, self._space = engine, point, space
 
     def ask(self, n: int) -> list[Candidate]:
-        """What it asks for.
-
-        Raises:
-            EnvironmentFault: it failed, or gave anything but at most ``n`` candidates of the space.
-        """
         asked = _guarded(self._point, "ask()", lambda: self._engine.ask(n))
         if not isinstance(asked, list) or len(asked) > n:
             raise _fault(self._point, f"ask({n}) gave {asked!r:.80}: expected a list of at most {n} candidates")
         return self._within("ask()", asked)
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Tell it.
-
-        Raises:
-            EnvironmentFault: it failed.
-        """
         _guarded(self._point, "tell()", lambda: self._engine.tell(results))
 
     def outlook(self) -> Outlook | None:
-        """What it expects; None where it does not say.
-
-        Raises:
-            EnvironmentFault: it failed, or gave anything but finite numbers of at least 0.
-        """
         if not isinstance(self._engine, Foreseeing):
             return None
         told = _guarded(self._point, "outlook()", self._engine.outlook)
@@ -77,19 +62,9 @@ class ForeignCheckpointed(Foreign):
     """The same, for an engine that keeps its state."""
 
     def checkpoint(self) -> bytes:
-        """Its state.
-
-        Raises:
-            EnvironmentFault: it failed.
-        """
         return bytes(_guarded(self._point, "checkpoint()", self._engine.checkpoint))
 
     def restore(self, state: bytes) -> None:
-        """Bring it back to ``state``.
-
-        Raises:
-            EnvironmentFault: it failed.
-        """
         _guarded(self._point, "restore()", lambda: self._engine.restore(state))
 
 

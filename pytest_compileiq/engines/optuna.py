@@ -83,12 +83,10 @@ class Optuna:
             self._enqueue(point)
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` points not asked before; none when the space is exhausted."""
         points = [point for point in (self._next() for _ in range(n)) if point is not None]
         return [Candidate(self._space.knobs(point), origin=self._name) for point in points]
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Results of asked candidates."""
         for told in results:
             point = self._space.point(told.candidate.knobs)
             self._told[point] = told
@@ -156,7 +154,6 @@ class Optuna:
         return index if on else OFF
 
     def _enqueue(self, point: Point) -> None:
-        """Have the study propose ``point`` once all that is queued before it is done."""
         given: dict[str, Any] = {}
         for gene, index in zip(self._space.genes, point, strict=True):
             if gene.parent is not None and point[gene.parent] == OFF:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,7 +27,6 @@ class RandomSearch:
         self._asked: set[Point] = set()
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` points not asked before."""
         points = [point for point in (self._next() for _ in range(n)) if point is not None]
         return [Candidate(self._space.knobs(point), origin="random") for point in points]
 
@@ -66,10 +65,10 @@ class Grid:
             raise MarkerError(f"engine 'grid' takes no engine_options; got {', '.join(brief.options)}")
         _check_size(brief.space, brief.budget)
         self._space = brief.space
-        self._points = _points(brief)
+        seeds = dict.fromkeys(brief.seed_points())
+        self._points = itertools.chain(seeds, (point for point in brief.space.points() if point not in seeds))
 
     def ask(self, n: int) -> list[Candidate]:
-        """The next ``n`` points."""
         points = itertools.islice(self._points, n)
         return [Candidate(self._space.knobs(point), origin="grid") for point in points]
 
@@ -90,13 +89,6 @@ def _check_size(space: Space, budget: int | None) -> None:
         )
 
 
-def _points(brief: Brief) -> Iterator[Point]:
-    space = brief.space
-    seeds = dict.fromkeys(brief.seed_points())
-    yield from seeds
-    yield from (point for point in space.points() if point not in seeds)
-
-
 class Pack:
     """Asks for every seed once, in order."""
 
@@ -115,7 +107,6 @@ class Pack:
         self._left = list(brief.seeds)
 
     def ask(self, n: int) -> list[Candidate]:
-        """The next ``n`` of the list."""
         taken, self._left = self._left[:n], self._left[n:]
         return taken
 

@@ -25,7 +25,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ProcessorTimes:
     """Processor time since boot, in ticks.
 
     Attributes:
@@ -55,7 +55,7 @@ def others_in(window_s: float) -> Others | None:
     return others_between(before, after, elapsed_s * os.sysconf("SC_CLK_TCK"), os.getpid())
 
 
-def others_between(before: Snapshot, after: Snapshot, ticks: float, own: int) -> Others:
+def others_between(before: ProcessorTimes, after: ProcessorTimes, ticks: float, own: int) -> Others:
     """Subtract the process ``own`` and its descendants from two snapshots, ``ticks`` apart."""
     ours = _tree(after.processes, own)
     none = Process(0, "", 0, 0)
@@ -77,13 +77,13 @@ def _tree(processes: Mapping[int, Process], root: int) -> set[int]:
     return tree
 
 
-def _snapshot() -> Snapshot | None:
+def _snapshot() -> ProcessorTimes | None:
     try:
         columns = [int(text) for text in Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:9]]
     except (OSError, ValueError):
         return None
     busy = sum(columns) - columns[_IDLE] - columns[_IO_WAIT]
-    return Snapshot(busy, {pid: _process(stat) for pid, stat in of_each_process("stat")})
+    return ProcessorTimes(busy, {pid: _process(stat) for pid, stat in of_each_process("stat")})
 
 
 def _process(stat: bytes) -> Process:

@@ -11,6 +11,8 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +23,7 @@ _SETTLED_COARSE_NS = 2 * _SECOND_NS  # some file systems keep whole seconds, FAT
 _CHUNK_BYTES = 1 << 20
 
 Signature = tuple[int, int, int, int, int, int]
+Content = TypeVar("Content")
 
 
 class SeenFiles(Struct):
@@ -31,39 +34,34 @@ class SeenFiles(Struct):
     """
 
     settled_ns: int = _SETTLED_NS
-    _digests: dict[str, tuple[Signature, str | None]] = msgspec.field(default_factory=dict)
+    _digests: dict[str, tuple[Signature, str]] = msgspec.field(default_factory=dict)
     _names: dict[str, tuple[Signature, frozenset[str]]] = msgspec.field(default_factory=dict)
 
     def digest(self, path: str) -> str | None:
         """SHA-256 of a regular file's content; None where there is none that can be read."""
-        signature = signature_of(path)
-        if signature is None or not stat.S_ISREG(signature[0]):
-            return None
-        known = self._digests.get(path)
-        if known is not None and known[0] == signature:
-            return known[1]
-        read_at = time.time_ns()
-        sha256 = _sha256(path)
-        if self.has_settled(signature, read_at) and signature_of(path) == signature:
-            self._digests[path] = signature, sha256
-        return sha256
+        return self._remembered(self._digests, path, stat.S_ISREG, _sha256)
 
     def names(self, directory: str) -> frozenset[str]:
         """The names in ``directory``; none where it is no directory that can be read."""
-        signature = signature_of(directory)
-        if signature is None or not stat.S_ISDIR(signature[0]):
-            return frozenset()
-        known = self._names.get(directory)
-        if known is not None and known[0] == signature:
+        return self._remembered(self._names, directory, stat.S_ISDIR, _names_in) or frozenset()
+
+    def _remembered(
+        self,
+        memory: dict[str, tuple[Signature, Content]],
+        path: str,
+        is_kind: Callable[[int], bool],
+        read: Callable[[str], Content | None],
+    ) -> Content | None:
+        signature = signature_of(path)
+        if signature is None or not is_kind(signature[0]):
+            return None
+        if (known := memory.get(path)) is not None and known[0] == signature:
             return known[1]
         read_at = time.time_ns()
-        try:
-            names = frozenset(os.listdir(directory))  # noqa: PTH208 - names are wanted, and paths would cost
-        except OSError:
-            return frozenset()
-        if self.has_settled(signature, read_at) and signature_of(directory) == signature:
-            self._names[directory] = signature, names
-        return names
+        content = read(path)
+        if content is not None and self.has_settled(signature, read_at) and signature_of(path) == signature:
+            memory[path] = signature, content
+        return content
 
     def has_settled(self, signature: Signature, at_ns: int) -> bool:
         """Whether whoever touches the file after ``at_ns``, in Unix nanoseconds, gives it another signature."""
@@ -79,6 +77,13 @@ def signature_of(path: str) -> Signature | None:
     except (OSError, ValueError):
         return None
     return status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _names_in(directory: str) -> frozenset[str] | None:
+    try:
+        return frozenset(os.listdir(directory))  # noqa: PTH208 - names are wanted, and paths would cost
+    except OSError:
+        return None
 
 
 def _sha256(path: str) -> str | None:

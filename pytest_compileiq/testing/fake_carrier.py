@@ -82,11 +82,6 @@ class FakeCarrier:
     devices: int = 1
 
     def launch(self, start: Start, number: int) -> _FakeLine:
-        """Start a worker, whatever its ``number``.
-
-        Raises:
-            OSError: ``launches`` workers were started before.
-        """
         launched = sum(what == "Start" for what, _ in self.said)
         if launched == self.launches:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -96,18 +91,15 @@ class FakeCarrier:
 
     @contextlib.contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
-        """Note the kinds, if there are any: it has one conversation at a time."""
         if kinds:
             self.said.append(("alone", tuple(kinds)))
         yield
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        """Note the reason."""
         self.said.append(("refuse", reason))
         return WorkerDied("lost", reason)
 
     def sweep(self, spared: Collection[Connection] = ()) -> None:
-        """Note the numbers of the workers spared."""
         self.said.append(("sweep", tuple(line.number for line in spared if isinstance(line, _FakeLine))))
 
 

@@ -7,7 +7,7 @@ Real machine code and real times need tests with real compilers and workers.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -80,19 +80,12 @@ class FakeBuilder(Builder):
     knobs_taken: frozenset[str] = frozenset()
 
     def default_space(self) -> Space:
-        """``FAKE_SPACE``."""
         return FAKE_SPACE
 
     def option_space(self) -> Space:
-        """``FAKE_SPACE``."""
         return FAKE_SPACE
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The blob, or the knobs beginning with ``-``, name and value joined, one per line.
-
-        Raises:
-            MarkerError: a value is a boolean.
-        """
         if any(isinstance(value, bool) for value in candidate.knobs.values()):
             raise MarkerError("a fake compiler's knob is no boolean")
         if candidate.blob is not None:
@@ -101,25 +94,14 @@ class FakeBuilder(Builder):
         return ControlsFile("options", "".join(options).encode(), dict(candidate.knobs))
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what ``knobs`` render to.
-        """
         if kind == "blob":
             return ControlsFile("blob", data, dict(knobs))
         return parse_rendered(data, knobs, self.render)
 
     def sources(self) -> Mapping[str, str]:
-        """The digest of ``source``."""
         return {"kernel.src": sha256_hex(self.source.encode())}
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Build what ``code`` gives for the knobs.
-
-        Raises:
-            BuildError: ``refusals`` holds these options.
-        """
         text = controls.data.decode("latin-1") if controls else ""
         self.built.append(text)
         if reason := self.refusals.get(text):
@@ -132,11 +114,9 @@ class FakeBuilder(Builder):
         return BuildResult(out_dir / "kernel", code, {"code_bytes": total}, "", 0.001)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``@file``."""
         return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The path of the build; every entry counts as taken."""
         used |= built.code.keys()
         return built.path
 
@@ -152,7 +132,6 @@ class FakeToolchain:
     builder: FakeBuilder
 
     def resolve(self, place: Place) -> FakeBuilder:
-        """The builder, for every place."""
         return self.builder
 
 
@@ -162,11 +141,9 @@ class FakeTimer(Timer):
     waited = 0.0
 
     def now(self) -> float:
-        """The seconds that were waited."""
         return self.waited
 
     def wait_until(self, moment: float) -> None:
-        """Have it be ``moment``."""
         self.waited += max(0.0, moment - self.now())
 
 
@@ -217,14 +194,12 @@ class FakePool:
         self.crew = other.crew
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
-        """Note which workers were started."""
         for number in numbers:
             self.asked.append(("prepare", number, ""))
 
     def check(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> Touched:
-        """A correct body, or the failure in ``failures``."""
         self._ask("check", number, controls)
         return self.touched
 
@@ -236,7 +211,6 @@ class FakePool:
         workload: Workload,
         plan: BlockPlan,
     ) -> MeasuredBlock:
-        """The rows of one block, in the plan's order."""
         self._ask("block", number, arms["tuned"])
         device = {objective.metric: benchmark.device(objective.metric).name for objective in benchmark.timed_objectives}
         rows = [
@@ -254,13 +228,11 @@ class FakePool:
         return MeasuredBlock(rows, self.conditions, self.touched)
 
     def remarks(self, benchmark: TunedBenchmark) -> tuple[str, ...]:
-        """What ``remarked`` holds."""
         return self.remarked
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
-        """The result of ``times``, or the failure in ``failures``."""
         self._ask("look", number, controls)
         return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
 
@@ -274,7 +246,6 @@ class FakePool:
         *,
         bits_promised: bool = False,
     ) -> Draw:
-        """The result of ``draws``, or the failure in ``failures``."""
         self._ask("draw", number, controls)
         given = self.draws(controls.data.decode("latin-1") if controls else "", number, seed)
         if isinstance(given, EvaluationFailed):
@@ -284,16 +255,13 @@ class FakePool:
     def first_calls(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
     ) -> FirstCalls | None:
-        """The result of ``calls``, or the failure in ``failures``."""
         self._ask("first_calls", number, controls)
         return self.calls(seed)
 
     def discard(self, number: int) -> None:
-        """Note which worker was ended."""
         self.asked.append(("discard", number, ""))
 
     def close(self) -> None:
-        """Note that every worker was ended."""
         self.asked.append(("close", 0, ""))
 
     def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
@@ -319,7 +287,6 @@ class FakeProgress:
         """Nothing to show."""
 
     def say(self, text: str) -> None:
-        """Keep one line."""
         self.said.append(text)
 
     def done(self) -> None:
@@ -364,15 +331,3 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
 
 def _body(acf: object) -> None:
     """A placeholder for the test function, which fakes never call."""
-
-
-__all__: Sequence[str] = (
-    "FAKE_SPACE",
-    "FakeBuilder",
-    "FakePool",
-    "FakeProgress",
-    "FakeToolchain",
-    "by_options",
-    "fake_benchmark",
-    "fake_settings",
-)  # fmt: skip

@@ -67,12 +67,11 @@ class Ga:
         self._located: Located | None = None  # the pool
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
-        self._outlook: Outlook | None = None
+        self._outlook: Outlook | None = None  # of the last improvement slot; none with several objectives
         self._drawn = 0
         self._enqueue_initial(brief)
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` candidates; fewer, or none, when every point has been asked."""
         asked: list[Candidate] = []
         while len(asked) < n and (self._queue or self._enqueue_next()):
             point, origin = self._queue.popleft()
@@ -93,7 +92,6 @@ class Ga:
             self._pending.pop(point, None)
 
     def outlook(self) -> Outlook | None:
-        """What expected improvement said when a slot was last given to it; None before, and with several objectives."""
         return self._outlook
 
     # ── the initial pool ─────────────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +160,6 @@ class Ga:
         return self._enqueue_modelled() or self._enqueue_rest()
 
     def _enqueue_modelled(self) -> bool:
-        """Enqueue the next slot's choice."""
         if not self._slots:
             self._learn()
             self._pool, self._located = self._make_pool(), None
@@ -231,7 +228,8 @@ class Ga:
                 self._points.draw(rng, 20),
             ])
         )  # fmt: skip
-        feasibility, known = self._feasibility(), self._known()
+        failed = self._history.failed[-KEPT:].astype(np.float64)
+        feasibility, known = Feasibility.of(self._history.features[-KEPT:], failed), self._known()
 
         def judged(points: Points) -> tuple[Points, Floats, Floats, Floats]:
             features, new = self._encoding.features(points), self._sameness.novelty(points, known)
@@ -255,14 +253,10 @@ class Ga:
             self._marginals = Marginals(told, self._points.counts)
         return self._marginals
 
-    def _feasibility(self) -> Feasibility:
-        return Feasibility.of(self._history.features[-KEPT:], self._history.failed[-KEPT:].astype(np.float64))
-
     def _canonical(self, points: Points) -> Points:
         return self._points.canonical(points, self._rng)
 
     def _enqueue_rest(self) -> bool:
-        """Enqueue a point that random draws or, in a small space, enumeration still find."""
         if self._enqueue_random(sparse=False):
             return True
         every = self._space.points() if self._space.size <= 1_000_000 else ()

@@ -62,7 +62,6 @@ class Encoding:
 
 
 def _cuts(count: int) -> list[int]:
-    """Thresholds between ``count`` ordered values."""
     if count < 2:
         return []
     return [int(cut) for cut in np.unique(np.linspace(1, count - 1, min(_MAX_THRESHOLDS, count - 1)).astype(int))]
@@ -112,7 +111,6 @@ class PointSpace:
         return self._allowed(distinct(result))
 
     def _allowed(self, points: Points) -> Points:
-        """Those of ``points`` that ``where=`` allows."""
         if self._space.where is None:
             return points
         return points[np.fromiter(map(self._space.allows, points.tolist()), dtype=np.bool_, count=len(points))]

@@ -9,8 +9,7 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.store.candidates import Wanted, look, write_pack
-from pytest_compileiq.store.packs import read_candidates
+from pytest_compileiq.store.packs import AcfFilter, look, read_candidates, write_pack
 from pytest_compileiq.store.ptx_anneal import ptx_hash
 
 ONE, OTHER = "1" * 64, "2" * 64
@@ -44,8 +43,8 @@ def store(tmp_path):
 
 
 def test_what_is_for_a_kernel_becomes_a_pack_that_a_search_reads(store, tmp_path):
-    assert len(look(store, Wanted()).acfs) == 3
-    found = look(store, Wanted(arch="sm_90a", ptxas="13.3", ptx=ONE))
+    assert len(look(store, AcfFilter()).acfs) == 3
+    found = look(store, AcfFilter(arch="sm_90a", ptxas="13.3", ptx=ONE))
     assert found.others == 2 and not found.unusable
     write_pack(found.acfs, tmp_path / "pack")
     (candidate,) = read_candidates(tmp_path / "pack")
@@ -72,7 +71,7 @@ BAD = {
 def test_one_that_cannot_be_used_is_named_and_the_others_are_taken(store, what):
     data, sidecar, said = BAD[what]
     make_store(store, {f"sm_90a/{ONE}.9.9.acf": data, f"sm_90a/{ONE}.9.9.acf.json": sidecar})
-    found = look(store, Wanted())
+    found = look(store, AcfFilter())
     (reason,) = found.unusable
     assert said in reason and len(found.acfs) == 3
 
@@ -82,7 +81,7 @@ def test_links_and_other_names_are_not_followed(store, tmp_path):
     (store / f"sm_90a/{OTHER}.13.3.acf").symlink_to(tmp_path / "secret")
     make_store(store, {"sm_90a/notes.acf": b"x", f"../elsewhere/{ONE}.acf": b"x"})
     (store / "sm_80").symlink_to(tmp_path / "elsewhere")
-    found = look(store, Wanted())
+    found = look(store, AcfFilter())
     assert b"secret" not in {acf.data for acf in found.acfs} and len(found.acfs) == 3
     assert [reason.partition(": ")[2] for reason in found.unusable] == ["is a link, and nothing behind a link is read"]
 
@@ -90,11 +89,11 @@ def test_links_and_other_names_are_not_followed(store, tmp_path):
 def test_a_store_is_no_pack_and_a_pack_tells_no_kernel(store, tmp_path):
     with pytest.raises(StoreError, match=r"is the store of ptx-anneal: acf import .* --to DIR"):
         read_candidates(store)
-    write_pack(look(store, Wanted()).acfs, tmp_path / "pack")
+    write_pack(look(store, AcfFilter()).acfs, tmp_path / "pack")
     with pytest.raises(StoreError, match="only a ptx-anneal store tells architecture"):
-        look(tmp_path / "pack", Wanted(arch="sm_90a"))
+        look(tmp_path / "pack", AcfFilter(arch="sm_90a"))
     with pytest.raises(StoreError, match="is not empty: name a new directory"):
-        write_pack(look(store, Wanted()).acfs, tmp_path / "pack")
+        write_pack(look(store, AcfFilter()).acfs, tmp_path / "pack")
 
 
 def test_the_hash_leaves_out_where_the_source_was():

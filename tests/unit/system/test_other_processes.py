@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.system.other_processes import Others, Process, Snapshot, others_between, others_in
+from pytest_compileiq.system.other_processes import Others, Process, ProcessorTimes, others_between, others_in
 
-BEFORE = Snapshot(
+BEFORE = ProcessorTimes(
     1000,
     {
         1: Process(0, "init", 5, 0),
@@ -17,7 +17,7 @@ BEFORE = Snapshot(
 
 
 def test_own_descendants_and_what_they_waited_for_are_no_others():
-    after = Snapshot(
+    after = ProcessorTimes(
         1018,
         {
             1: Process(0, "init", 5, 0),
@@ -31,7 +31,7 @@ def test_own_descendants_and_what_they_waited_for_are_no_others():
 
 
 def test_others_are_counted_with_those_that_are_not_seen_and_named_by_their_share():
-    after = Snapshot(
+    after = ProcessorTimes(
         1037,
         {
             1: Process(0, "init", 6, 0),
