@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, FailureKind, Lesson
 from pytest_compileiq.rules.likeness import tried_first
 from pytest_compileiq.space import Point, Space
@@ -108,7 +109,18 @@ class Foreseeing(Protocol):
         ...
 
 
-def no_option(engine: str, wrong: str, options: Iterable[str]) -> str:
-    """The sentence about an entry of ``engine_options`` that an engine does not have."""
-    known = list(options)
-    return f"engine {engine!r} has no option {wrong!r}{did_you_mean(wrong, known)}: expected {', '.join(known)}"
+def integer_options(engine: str, brief: Brief, ranges: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """The given ``engine_options`` of ``engine``, all of which are integers. ``ranges``: name → least and most.
+
+    Raises:
+        MarkerError: an option is unknown, no integer, or out of its range.
+    """
+    options = dict(brief.options or {})
+    if unknown := sorted(set(options) - set(ranges)):
+        meant, known = did_you_mean(unknown[0], list(ranges)), ", ".join(ranges)
+        raise MarkerError(f"engine {engine!r} has no option {unknown[0]!r}{meant}: expected {known}")
+    for name, value in options.items():
+        low, high = ranges[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise MarkerError(f"engine {engine!r}: {name} = {value!r}: expected an integer from {low} to {high}")
+    return options

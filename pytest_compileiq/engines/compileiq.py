@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.engines import compileiq_host
-from pytest_compileiq.engines.base import Brief, Told, no_option
+from pytest_compileiq.engines.base import Brief, Told, integer_options
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, SEARCH_SPACES_TAG, Space
@@ -72,7 +72,7 @@ class CompileIQ:
             ) from error
 
     def _start(self, brief: Brief) -> dict[str, Any]:
-        options = _options(brief)
+        options = integer_options("compileiq", brief, _OPTIONS)
         return {
             "opaque": asdict(brief.space.opaque) if brief.space.opaque else None,
             "knobs": described(brief.space),
@@ -190,14 +190,3 @@ def knobs_of(space: Space, drawn: Mapping[str, int]) -> dict[str, Any]:
         if parent is not None and point[number] != OFF:
             point[parent] = 0
     return space.knobs(point)
-
-
-def _options(brief: Brief) -> dict[str, int]:
-    options = dict(brief.options or {})
-    if unknown := sorted(set(options) - set(_OPTIONS)):
-        raise MarkerError(no_option("compileiq", unknown[0], _OPTIONS))
-    for name, value in options.items():
-        low, high = _OPTIONS[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise MarkerError(f"engine 'compileiq': {name} = {value!r}: expected an integer from {low} to {high}")
-    return options

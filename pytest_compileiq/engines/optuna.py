@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pytest_compileiq.engines.base import Brief, Told, no_option
+from pytest_compileiq.engines.base import Brief, Told, integer_options
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Gene, Point
@@ -56,7 +56,7 @@ class Optuna:
             MarkerError: an option is not one of its own, or the sampler takes one objective only.
         """
         name = f"optuna:{sampler}"
-        pool_size = _pool_size(name, sampler, brief)
+        pool_size = integer_options(name, brief, {"pool_size": (2, 10_000)}).get("pool_size", _POOL[sampler])
         if brief.n_objectives > 1 and sampler in _ONE_OBJECTIVE:
             raise MarkerError(
                 f"engine {name!r} takes one objective, and there are {brief.n_objectives}: "
@@ -195,16 +195,6 @@ def _make_sampler(samplers: Any, sampler: Sampler, seed: int, pool_size: int) ->
             n_startup_trials=pool_size, with_margin=True, warn_independent_sampling=False, seed=seed
         )
     return samplers.NSGAIISampler(population_size=pool_size, seed=seed)
-
-
-def _pool_size(name: str, sampler: Sampler, brief: Brief) -> int:
-    options = dict(brief.options or {})
-    if unknown := sorted(set(options) - {"pool_size"}):
-        raise MarkerError(no_option(name, unknown[0], ("pool_size",)))
-    size = options.get("pool_size", _POOL[sampler])
-    if isinstance(size, bool) or not isinstance(size, int) or not 2 <= size <= 10_000:
-        raise MarkerError(f"engine {name!r}: pool_size = {size!r}: expected an integer from 2 to 10000")
-    return size
 
 
 def _check_installed(name: str, sampler: Sampler) -> None:

@@ -15,20 +15,19 @@ from itertools import islice
 
 import numpy as np
 
-from pytest_compileiq.engines.base import Brief, Outlook, Told, no_option
+from pytest_compileiq.engines.base import Brief, Outlook, Told, integer_options
 from pytest_compileiq.engines.ga.gaussian_process import Located, Surrogate, expected_improvement
 from pytest_compileiq.engines.ga.points import Encoding, Floats, Points, PointSpace, crossover, mutate, neighbours
 from pytest_compileiq.engines.ga.portfolio import portfolio_of
 from pytest_compileiq.engines.ga.ranking import KEPT, Feasibility, History, Marginals
 from pytest_compileiq.engines.ga.sameness import Known, Sameness
-from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
 from pytest_compileiq.space.parameters import UNDECIDED
 
 _SLOTS = ("marginals", "improvement", "marginals", "improvement")
 
-_OPTIONS = {"pool_size": 16}
+_POOL_SIZE = 16
 _POOL_WITH_PORTFOLIO = 12
 _FEWEST_SCORED = 4
 _ELITE = 20
@@ -97,18 +96,12 @@ class Ga:
     # ── the initial pool ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _enqueue_initial(self, brief: Brief) -> None:
-        options = dict(brief.options or {})
-        if unknown := sorted(set(options) - set(_OPTIONS)):
-            raise MarkerError(no_option("ga", unknown[0], _OPTIONS))
-        usual = _POOL_WITH_PORTFOLIO if self._listed else _OPTIONS["pool_size"]
-        size = options.get("pool_size", usual)
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000:
-            raise MarkerError(f"engine 'ga': pool_size = {size!r}: expected an integer from 1 to 10000")
+        usual = _POOL_WITH_PORTFOLIO if self._listed else _POOL_SIZE
+        self._pool_size = integer_options("ga", brief, {"pool_size": (1, 10_000)}).get("pool_size", usual)
         if self._space.allows(baseline := self._baseline()):
             self._enqueue(baseline, "baseline")
         for point in brief.seed_points():
             self._enqueue(point, "seed")
-        self._pool_size = size
 
     def _baseline(self) -> Point:
         """Everything off that may be off; the first value of everything else."""
