@@ -63,11 +63,7 @@ class ForkedModule:
         self._server: _Server | None = None
 
     def run(self, arguments: Sequence[str], *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
-        """Run the module's program with ``arguments``, as ``process.run`` does.
-
-        Raises:
-            EnvironmentFault: as ``process.run`` does.
-        """
+        """Run the module's program with ``arguments``; gives and raises what ``process.run`` does."""
         begun, env = time.monotonic(), {**env, **self.environment}
         with OWN_PROCESSOR.building():
             if (server := self._server_for(cwd, env, timeout_s)) is not None:
@@ -168,11 +164,7 @@ class _Server:
 
 
 class _Program:
-    """One forked process, and its end.
-
-    Raises:
-        OSError: the server has ended, or this process may open nothing more.
-    """
+    """One forked process; OSError where its server has ended, or this process may open nothing more."""
 
     def __init__(self, server: _Server, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         request: Request = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(env)}
@@ -195,19 +187,13 @@ class _Program:
 
     @property
     def descriptor(self) -> int:
-        """As in ``draining.End``."""
         return self._connection.fileno()
 
     def has_come(self) -> bool:
-        """As in ``draining.End``."""
         return _is_readable(self._connection, 0)
 
     def finish(self, begun: float, timeout_s: float) -> Finished:
-        """Read it to its end, or kill it with its group.
-
-        Raises:
-            ConnectionError: the server ended before it.
-        """
+        """Read it to its end, or kill it with its group; ConnectionError if the server ended before it."""
         tail = Tail(TAIL_BYTES)
         try:
             timed_out = not drain(self._output, tail, self, deadline=begun + timeout_s)

@@ -68,7 +68,6 @@ def others_between(before: ProcessorTimes, after: ProcessorTimes, ticks: float, 
 
 
 def _tree(processes: Mapping[int, Process], root: int) -> set[int]:
-    """``root`` and its descendants among ``processes``."""
     tree: set[int] = set()
     found = {root} & processes.keys()
     while found:

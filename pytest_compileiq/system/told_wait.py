@@ -28,14 +28,7 @@ class ToldWait:
 
     @contextlib.contextmanager
     def holding(self, path: Path, what: str) -> Iterator[None]:
-        """Hold the lock on ``path``.
-
-        Args:
-            what: what the lock is of, as in ``the processor``.
-
-        Raises:
-            EnvironmentFault: as ``locked`` does.
-        """
+        """Hold the lock on ``path``, of ``what``, say ``the processor``; raises as ``locked`` does."""
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(locked(path, wait=False))
