@@ -25,7 +25,7 @@ from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report.markdown import TunedTest, annotation_lines, summary_text
 from pytest_compileiq.report.progress import LineProgress, NightTable
 from pytest_compileiq.report.values import JUNIT_PREFIX, junit_properties, write_json
-from pytest_compileiq.store.owners import orphans
+from pytest_compileiq.store.status import orphans
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.cpu import what_it_runs
 from pytest_compileiq.system.printing import Terminal, failure, interrupted, skipped

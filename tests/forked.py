@@ -119,7 +119,7 @@ def skip_waits() -> None:
 
     A process from nothing waits, as a user's does.
     """
-    timer: Any = import_module("pytest_compileiq.system.timer").Timer
+    timer: Any = import_module("pytest_compileiq.system.wait").Timer
     fake: Any = import_module("pytest_compileiq.testing.fakes").FakeTimer
     timer.now, timer.wait_until, timer.waited = fake.now, fake.wait_until, 0.0
     os.getloadavg = lambda: (0.0, 0.0, 0.0)  # a busy machine says so, in lines that no test is about

@@ -25,7 +25,7 @@ from pytest_compileiq.capture.inside.values import at_path
 from pytest_compileiq.capture.program import NotWatched, contents, launches_file
 from pytest_compileiq.capture.ranking import Compared
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.ptx_anneal import LARGEST_PTX
+from pytest_compileiq.store.packs import LARGEST_PTX
 from pytest_compileiq.system.files import Unfit, read_regular
 
 SCHEMA = 1

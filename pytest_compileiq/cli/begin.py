@@ -99,7 +99,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _hash_of(path: Path | None) -> str | None:
-    from pytest_compileiq.store.ptx_anneal import LARGEST_PTX, ptx_hash
+    from pytest_compileiq.store.packs import LARGEST_PTX, ptx_hash
 
     try:
         return None if path is None else ptx_hash(read_regular(path, LARGEST_PTX, follow=True).decode())

@@ -72,7 +72,7 @@ def _located(options: argparse.Namespace) -> tuple[Store, str]:
 
 def _prune(options: argparse.Namespace) -> int:
     from pytest_compileiq.cli.orphans import collect_claims
-    from pytest_compileiq.store.owners import orphans as orphans_of
+    from pytest_compileiq.store.status import orphans as orphans_of
 
     store = open_store(options)
     store.require(options.names)

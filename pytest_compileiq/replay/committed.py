@@ -20,7 +20,7 @@ from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.metadata import restored
-from pytest_compileiq.store.owners import is_ownerless, own_name
+from pytest_compileiq.store.status import is_ownerless, own_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import check_classes
 

@@ -12,7 +12,7 @@ from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.rules.fingerprint import are_moved, path_within
 from pytest_compileiq.rules.staleness import Effect, judge
-from pytest_compileiq.store.owners import is_ownerless, other_owner, rename
+from pytest_compileiq.store.status import is_ownerless, other_owner, rename
 from pytest_compileiq.store.store import Store
 
 

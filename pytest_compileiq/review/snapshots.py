@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.awaited import awaited
+from pytest_compileiq.system.process import awaited
 from pytest_compileiq.system.vcs import not_asked, open_repository
 
 WORK_TREE = "the work tree"

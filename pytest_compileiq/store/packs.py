@@ -1,7 +1,10 @@
-"""Controls that come from elsewhere: a directory of ACFs, a booster pack, another artifact. All of it is untrusted.
+"""Controls from elsewhere: ACFs, a booster pack, ptx-anneal's store, another artifact. All of it is untrusted.
 
 A booster pack is a zip (or its directory) with one ``booster-pack-manifest.json`` that lists every ``.acf`` beside it
 with its digest and size. Nothing is unpacked to disk: members are read, checked, and become candidates.
+
+``ptx-anneal`` (facebookexperimental/ptx-anneal) stores ``<root>/<arch>/<hash of the PTX>.<ptxas>.acf``, each with a
+sidecar ``.json`` of its search; earlier versions wrote no ``<ptxas>``. What a search saw is no claim here.
 """
 
 from __future__ import annotations
@@ -9,21 +12,23 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES
 from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.model import Candidate, sha256_hex
-from pytest_compileiq.store.ptx_anneal import NeighbourAcf, is_ptx_anneal, read_store
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, nonblocking, read_regular, replace
 
 MANIFEST = "booster-pack-manifest.json"
 MOST_MEMBERS = 10_000
 MOST_BYTES = 512 << 20  # of all members
+LARGEST_PTX = 64 << 20
 _MAX_MANIFEST_BYTES = 16 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}\.acf")
 
@@ -54,7 +59,7 @@ def _read(path: Path) -> list[Candidate]:
             raise StoreError(f"{path}: holds {len(files)} .acf files, and at most {MOST_MEMBERS} are read")
         if files:
             return _bounded((_named(file.name, _read_file(file)) for file in files), path)
-    if is_ptx_anneal(path):
+    if _is_ptx_anneal(path):
         raise StoreError(f"{path}: is the store of ptx-anneal: acf import {path} --to DIR takes what is for a kernel")
     raise StoreError(
         f"{path}: expected a directory of .acf files, a booster pack (.zip), an .acf or an artifact's .toml"
@@ -94,15 +99,11 @@ def _members(manifest: bytes, read: Callable[[str], bytes], path: Path) -> list[
     names = [entry.get("filename") if isinstance(entry, Mapping) else None for entry in listed]
     if len(set(map(str, names))) < len(names):
         raise StoreError(f"{path}: {MANIFEST} lists a member twice")
-    return _bounded((_checked(entry, read, path) for entry in listed), path)
+    return _bounded((_checked(name, entry, read, path) for name, entry in zip(names, listed, strict=True)), path)
 
 
 def _bounded(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
-    """All candidates, which are read one by one.
-
-    Raises:
-        StoreError: together they have more than ``MOST_BYTES``.
-    """
+    """All candidates, read one by one until they have more than ``MOST_BYTES`` together."""
     read, size = [], 0
     for candidate in candidates:
         read.append(candidate)
@@ -112,8 +113,7 @@ def _bounded(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
     return read
 
 
-def _checked(entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
-    name = entry.get("filename") if isinstance(entry, Mapping) else None
+def _checked(name: Any, entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise StoreError(f"{path}: {MANIFEST}: filename = {name!r:.80}: expected a plain name ending in .acf")
     data = read(name)
@@ -126,8 +126,7 @@ def _checked(entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
 
 
 def _named(name: str, data: bytes) -> Candidate:
-    """The candidate of one file, which is taken as a blob: options in text are given as knobs instead."""
-    return Candidate({}, data, origin=name)
+    return Candidate({}, data, origin=name)  # a blob: options in text are given as knobs instead
 
 
 def _artifact_candidate(path: Path) -> Candidate:
@@ -156,32 +155,115 @@ def _within(data: bytes, limit: int, what: str) -> bytes:
     return data
 
 
+# ── ptx-anneal ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ARCH = re.compile(r"sm_\d{2,4}[af]?")
+_FILE = re.compile(r"(?P<ptx>[0-9a-f]{64})(?:\.(?P<ptxas>[0-9A-Za-z._]{1,32}))?\.acf")
+_SECTION = re.compile(r"\s*\.section\s+(\S+)")
+_PLACE = re.compile(r"\s*\.(?:loc|file)(?:\s|$)")
+_LARGEST_SIDECAR = 1 << 20  # bytes
+
+
+class SearchSpace(msgspec.Struct, frozen=True):
+    """The catalogue that a search drew from."""
+
+    resolved_tag: str | None = None
+    sha256: str | None = None
+
+
+class Sidecar(msgspec.Struct, frozen=True):
+    """The search that found an ACF; None and empty where its sidecar says nothing."""
+
+    arch: str = ""
+    ir_hash: str = ""
+    entry: str | None = None
+    engine: str | None = None
+    search_win: float | None = None
+    forced: bool = False  # stored although it did not beat its baseline
+    search_space: SearchSpace | None = None
+
+
+@dataclass(frozen=True)
+class NeighbourAcf:
+    """One ACF of ptx-anneal's store, with its key and sidecar."""
+
+    arch: str
+    ptx: str
+    ptxas: str | None
+    data: bytes
+    sidecar: Sidecar
+
+    @property
+    def filename(self) -> str:
+        return "-".join(filter(None, (self.arch, self.ptx[:16], self.ptxas))) + ".acf"
+
+
+def ptx_hash(ptx: str) -> str:
+    """ptx-anneal's hash of a kernel: of its PTX without debug sections and lines that name its source."""
+    kept, is_debug = [], False
+    for line in ptx.splitlines():
+        if section := _SECTION.match(line):
+            is_debug = section[1].startswith(".debug")
+        if not is_debug and not _PLACE.match(line):
+            kept.append(line)
+    return sha256_hex("\n".join(kept).encode())
+
+
+def _is_ptx_anneal(root: Path) -> bool:
+    return any(_files(root))
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for directory in sorted(root.iterdir()) if root.is_dir() else ():
+        if _ARCH.fullmatch(directory.name) and directory.is_dir() and not directory.is_symlink():
+            yield from sorted(path for path in directory.iterdir() if _FILE.fullmatch(path.name))
+
+
+def _read_neighbour(path: Path) -> NeighbourAcf:
+    key = _FILE.fullmatch(path.name)
+    assert key
+    data = _bytes(path, MAX_CONTROLS_BYTES)
+    if not data:
+        raise StoreError(f"{path}: is empty")
+    beside = path.with_name(f"{path.name}.json")
+    sidecar = Sidecar()
+    if beside.exists() or beside.is_symlink():
+        try:
+            sidecar = msgspec.json.decode(_bytes(beside, _LARGEST_SIDECAR), type=Sidecar)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise StoreError(f"{beside}: is no sidecar of ptx-anneal: {error}") from error
+    for said, here in ((sidecar.arch, path.parent.name), (sidecar.ir_hash, key["ptx"])):
+        if said not in ("", here):
+            raise StoreError(f"{beside}: is of {said:.80}, and lies beside {here}")
+    return NeighbourAcf(path.parent.name, key["ptx"], key["ptxas"], data, sidecar)
+
+
+def _bytes(path: Path, limit: int) -> bytes:
+    try:
+        return read_regular(path, limit)
+    except Unfit as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
 # ── into a project, as a pack ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class AcfFilter:
-    """Which ACFs of a store that keeps them by kernel; None is any."""
+    """Which ACFs of ptx-anneal's store; None is any."""
 
     arch: str | None = None
     ptxas: str | None = None
     ptx: str | None = None
 
     def is_for(self, acf: NeighbourAcf) -> bool:
-        """Whether an ACF is for this architecture, ptxas and hash of a kernel's PTX."""
         pairs = (self.arch, acf.arch), (self.ptxas, acf.ptxas), (self.ptx, acf.ptx)
         return all(wanted in (None, has) for wanted, has in pairs)
 
 
 @dataclass(frozen=True)
 class ImportedAcf:
-    """One ACF of another place.
-
-    Attributes:
-        filename: its own in the pack, a plain name.
-        data: its bytes.
-        source: what that place says of it, as it stands in the pack's manifest.
-    """
+    """One ACF of another place: its plain name in the pack, and the ``source`` that the manifest records."""
 
     filename: str
     data: bytes
@@ -190,7 +272,7 @@ class ImportedAcf:
 
 @dataclass(frozen=True)
 class ForeignAcfs:
-    """What is brought in, what is for something else, and why the rest cannot be used."""
+    """ACFs to import, the number of ``others``, and a sentence on each that cannot be used."""
 
     acfs: Sequence[ImportedAcf]
     others: int = 0
@@ -203,21 +285,25 @@ def look(path: Path, wanted: AcfFilter) -> ForeignAcfs:
     Raises:
         StoreError: it is none of these, or does not tell what ``wanted`` asks for.
     """
-    if not is_ptx_anneal(path):
+    if not _is_ptx_anneal(path):
         if wanted != AcfFilter():
             raise StoreError(f"{path}: only a ptx-anneal store tells architecture, ptxas and PTX: leave these out")
         candidates = read_candidates(path)
         if any(candidate.blob is None for candidate in candidates):
             raise StoreError(f"{path}: holds options, no ACF: name it with pytest --tune --tune-from={path}")
         return ForeignAcfs([ImportedAcf(candidate.origin, candidate.blob or b"") for candidate in candidates])
-    entries = list(read_store(path))
-    acfs = [entry for entry in entries if isinstance(entry, NeighbourAcf)]
-    chosen = [acf for acf in acfs if wanted.is_for(acf)]
-    return ForeignAcfs(
-        [ImportedAcf(acf.filename, acf.data, _source(acf)) for acf in chosen],
-        len(acfs) - len(chosen),
-        [entry for entry in entries if isinstance(entry, str)],
-    )
+    chosen, others, unusable = list[ImportedAcf](), 0, list[str]()
+    for file in _files(path):
+        try:
+            acf = _read_neighbour(file)
+        except StoreError as error:
+            unusable.append(str(error))
+            continue
+        if wanted.is_for(acf):
+            chosen.append(ImportedAcf(acf.filename, acf.data, _source(acf)))
+        else:
+            others += 1
+    return ForeignAcfs(chosen, others, unusable)
 
 
 def write_pack(acfs: Sequence[ImportedAcf], directory: Path) -> None:

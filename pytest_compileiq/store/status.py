@@ -1,16 +1,17 @@
-"""Whether an artifact stands, as far as can be seen without its test; and how it is retired, or promoted."""
+"""Whether an artifact holds, judged without its test; how it is retired or promoted; the test that it belongs to."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, CodePair, Withdrawn
-from pytest_compileiq.errors import UserError
+from pytest_compileiq.errors import StoreError, UserError, fault_of
 from pytest_compileiq.model import LONGEST_TEXT, sha256_hex
+from pytest_compileiq.rules.fingerprint import is_gone, path_within
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
@@ -19,7 +20,7 @@ _MOST_SOURCE_BYTES = 64 << 20
 
 
 def why_unproven(name: str, artifact: Artifact) -> str | None:
-    """Why controls may not be applied: retired, or promoted and not proven yet; None for any others."""
+    """Why controls may not be applied, being retired or promoted and not proven yet; None if they may."""
     here = f"{name} ({artifact.target})"
     if artifact.outcome == "retired":
         return f"{here} was retired: {artifact.reason}; find another: pytest --tune {for_shell(artifact.benchmark)}"
@@ -29,12 +30,12 @@ def why_unproven(name: str, artifact: Artifact) -> str | None:
 
 
 def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
-    """Which sources differ from what was proven, in a sentence; None if all match. Nothing is compiled."""
-    read = functools.cache(_digest)  # many names may lead to one file
+    """Which sources differ from the proven ones, in a sentence; None if all match. Nothing is compiled."""
+    digest = functools.cache(lambda file: sha256_hex(read_source(file)))  # many names may lead to one file
     changed = [
         f"{path} ({why})"
         for path, proven in sorted(artifact.fingerprint.sources.items())
-        if (why := _why_changed(root, path, proven, read))
+        if (why := _why_changed(root, path, proven, digest))
     ]
     if not changed:
         return None
@@ -46,40 +47,26 @@ def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
 
 
 def read_source(path: Path) -> bytes:
-    """A source's content.
-
-    Raises:
-        Unfit: it is not a regular file, or is too large.
-    """
+    """A source's content; raises ``Unfit`` if it is no regular file, or is too large."""
     return read_regular(path, _MOST_SOURCE_BYTES)
 
 
 def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
-    """Why a source is not what was proven; empty if it is."""
     try:
-        return "" if digest(_located(root, path)) == proven else "changed"
+        here = inside(root, path)
+        if here.suffix == ".py" and not exists(here):  # it may be a module of a package that is installed here
+            candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
+            here = Path(next(filter(os.path.isfile, candidates), here))
+        return "" if digest(here) == proven else "changed"
     except Unfit as why:
         return str(why)
-
-
-def _located(root: Path, path: str) -> Path:
-    """Where a source is: below ``root``, or a Python module of a package that is installed here."""
-    here = inside(root, path)
-    if here.suffix != ".py" or exists(here):
-        return here
-    candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
-    return Path(next(filter(os.path.isfile, candidates), here))
-
-
-def _digest(path: Path) -> str:
-    return sha256_hex(read_source(path))
 
 
 def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
     """Withdraw an artifact: builds fall back to the baseline, and its machine code is never proposed again.
 
     Raises:
-        UserError: the artifact is not tuned, no reason is given, or it is too long.
+        UserError: the artifact is not tuned, or the reason is missing or too long.
         StoreError: the artifact cannot be read or written.
     """
     artifact = store.read(name, target)
@@ -121,3 +108,72 @@ def promote(store: Store, name: str, target: str, point: int) -> Artifact:
         }
     )
     return store.write(name, promoted, controls=[], samples=()).artifact
+
+
+# ── the test that an artifact belongs to ─────────────────────────────────────────────────────────────────────────
+
+
+def own_name(store: Store, name: str, owner: str) -> str:
+    """The remedy where ``owner`` and another test have one artifact."""
+    return (
+        f"give one of them a name of its own, tune(name=…), or remove {store.root.name}/{name}/ if {owner} is no more"
+    )
+
+
+def is_ownerless(artifact: Artifact, rootdir: Path) -> bool:
+    """Whether the test that ``artifact`` was made for is gone from its file."""
+    file, names = path_within(artifact.benchmark)
+    try:
+        content = read_source(inside(rootdir, file))
+    except Unfit:
+        content = None
+    return is_gone(content, names)
+
+
+def other_owner(store: Store, name: str, nodeid: str, rootdir: Path) -> str | None:
+    """The living test that an artifact of ``name`` was made for, where it is not ``nodeid``; else None."""
+    others = (each for each in _readable(store, name) if each.benchmark != nodeid)
+    return next((each.benchmark for each in others if not is_ownerless(each, rootdir)), None)
+
+
+def rename(store: Store, name: str, to: str) -> None:
+    """Give the artifact ``name``, with all its targets, the name ``to``.
+
+    Raises:
+        StoreError: there is one of that name, or the store cannot be written.
+    """
+    if name == to:
+        return
+    try:
+        (store.root / name).rename(store.root / to)
+    except OSError as error:
+        raise StoreError(f"{store.root.name}/{name}/ could not become {to}/: {fault_of(error)}") from error
+
+
+def orphans(store: Store, claimed: Mapping[str, str], rootdir: Path, untuned: Collection[str] = ()) -> list[str]:
+    """The artifacts that no test claims and whose own test is gone, or is here and claims another, or none.
+
+    Args:
+        claimed: artifact name → the test that claims it, as far as is known.
+        untuned: tests that are here and have no marker.
+
+    Raises:
+        StoreError: the store exists and cannot be read.
+    """
+    here = {*claimed.values(), *untuned}
+
+    def is_orphan(name: str) -> bool:
+        artifacts = list(_readable(store, name))
+        if len(artifacts) < len(store.targets(name)):
+            return False  # one cannot be read: nothing says whose it is
+        return all(each.benchmark in here or is_ownerless(each, rootdir) for each in artifacts)
+
+    return [name for name in store.names() if name not in claimed and is_orphan(name)]
+
+
+def _readable(store: Store, name: str) -> Iterator[Artifact]:
+    for target in store.targets(name):
+        try:
+            yield store.read(name, target)
+        except StoreError:  # it is told as a problem of the store
+            continue

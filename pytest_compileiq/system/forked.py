@@ -185,18 +185,14 @@ class _Program:
                 RUNNING.add(self._pid)
             self._opened = opened.pop_all()
 
-    @property
-    def descriptor(self) -> int:
-        return self._connection.fileno()
-
-    def has_come(self) -> bool:
-        return _is_readable(self._connection, 0)
-
     def finish(self, begun: float, timeout_s: float) -> Finished:
         """Read it to its end, or kill it with its group; ConnectionError if the server ended before it."""
         tail = Tail(TAIL_BYTES)
         try:
-            timed_out = not drain(self._output, tail, self, deadline=begun + timeout_s)
+            timed_out = not drain(
+                self._output, tail, self._connection.fileno(), lambda: _is_readable(self._connection, 0),
+                deadline=begun + timeout_s,
+            )  # fmt: skip
         finally:
             code = self._ended()
         if code is None:

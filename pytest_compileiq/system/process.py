@@ -19,16 +19,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
 
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
-from pytest_compileiq.system.awaited import awaited
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 
@@ -40,19 +37,6 @@ _SHORTEST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.05
 
 
-class End(Protocol):
-    """The end of a program."""
-
-    @property
-    def descriptor(self) -> int:
-        """Readable once the program has ended; -1 where there is none."""
-        ...
-
-    def has_come(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-
 class Tail:
     """The last ``limit`` bytes of a stream, in about that much memory."""
 
@@ -62,28 +46,30 @@ class Tail:
         self._held = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take in what comes next."""
         self._chunks.append(chunk)
         self._held += len(chunk)
         while self._held - len(self._chunks[0]) >= self._limit:
             self._held -= len(self._chunks.popleft())
 
     def text(self) -> str:
-        """All that is kept; what cannot be decoded is replaced."""
         return b"".join(self._chunks)[-self._limit :].decode(errors="replace")
 
 
-def drain(pipe: int, tail: Tail, end: End, *, deadline: float) -> bool:
-    """Read ``pipe`` until the program has ended; False if the deadline, of the monotonic clock, comes first."""
+def drain(pipe: int, tail: Tail, ending: int, has_ended: Callable[[], bool], *, deadline: float) -> bool:
+    """Read ``pipe`` until its program has ended; False if the deadline, of the monotonic clock, comes first.
+
+    Args:
+        ending: a descriptor that is readable once the program has ended; -1 where there is none.
+    """
     pause_s = _SHORTEST_PAUSE_S
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
-        if end.descriptor >= 0:
-            selector.register(end.descriptor, selectors.EVENT_READ)
+        if ending >= 0:
+            selector.register(ending, selectors.EVENT_READ)
         is_open = True
         while (remaining_s := deadline - time.monotonic()) > 0:
             # Without a descriptor of the process it is asked after: most end within a millisecond of their output.
-            longest_s = _LONGEST_PAUSE_S if is_open or end.descriptor >= 0 else pause_s
+            longest_s = _LONGEST_PAUSE_S if is_open or ending >= 0 else pause_s
             ready = {key.fd for key, _ in selector.select(min(remaining_s, longest_s))}
             if pipe in ready:
                 if chunk := os.read(pipe, _CHUNK_BYTES):
@@ -91,16 +77,13 @@ def drain(pipe: int, tail: Tail, end: End, *, deadline: float) -> bool:
                 else:
                     selector.unregister(pipe)
                     is_open = False
-            elif end.has_come():  # even with the pipe open: a daemon left behind may hold it for ever
+            elif has_ended():  # even with the pipe open: a daemon left behind may hold it for ever
                 if is_open and any(key.fd == pipe for key, _ in selector.select(0)):  # it wrote after the look above
                     tail.add(os.read(pipe, _PIPE_BYTES))
                 return True
             elif not is_open:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return False
-
-
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 class Finished(Struct, frozen=True):
@@ -136,53 +119,38 @@ def run(
     Raises:
         EnvironmentFault: there is no such program, it cannot be executed, or something else took its exit status.
     """
-    with OWN_PROCESSOR.building(), awaited():
-        return _run(argv, timeout_s, cwd, env, tail_bytes)
-
-
-def _run(
-    argv: Sequence[str | os.PathLike[str]],
-    timeout_s: float,
-    cwd: Path | None,
-    env: Mapping[str, str] | None,
-    tail_bytes: int,
-) -> Finished:
-    started = time.monotonic()
-    try:
-        with STARTING:
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=with_token(os.environ if env is None else env),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            RUNNING.add(process.pid)
-    except OSError as error:
-        raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
     tail = Tail(tail_bytes)
-    with process, watchdog.pidfd_of(process.pid) as pidfd:
-        assert process.stdout is not None
+    with OWN_PROCESSOR.building(), awaited():
+        started = time.monotonic()
         try:
-            end = _EndOfChild(process.pid, pidfd, str(argv[0]))
-            timed_out = not drain(process.stdout.fileno(), tail, end, deadline=started + timeout_s)
-        finally:
-            # The leader has not been reaped yet, so its number still means this group and no other.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            RUNNING.discard(process.pid)
-    returncode = process.returncode if end.returncode is None else end.returncode
-    return Finished(returncode, tail.text(), timed_out, time.monotonic() - started)
+            with STARTING:
+                process = subprocess.Popen(
+                    argv, cwd=cwd, env=with_token(os.environ if env is None else env), stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
+                RUNNING.add(process.pid)
+        except OSError as error:
+            raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
+        with process, watchdog.pidfd_of(process.pid) as pidfd:
+            assert process.stdout is not None
+            try:
+                child = _Child(process.pid, str(argv[0]))
+                deadline = started + timeout_s
+                timed_out = not drain(process.stdout.fileno(), tail, pidfd, child.has_ended, deadline=deadline)
+            finally:
+                # The leader has not been reaped yet, so its number still means this group and no other.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                RUNNING.discard(process.pid)
+        returncode = process.returncode if child.returncode is None else child.returncode
+        return Finished(returncode, tail.text(), timed_out, time.monotonic() - started)
 
 
 def run_in_foreground(argv: Sequence[str], output: Path | None = None) -> int:
-    """Run a program of the user's in this process's place: its input, its output, its Ctrl-C, as long as it takes.
+    """Run a user's program in this process's place, with its input, Ctrl-C and output, or that written to a file.
 
-    With ``output``, what it writes to standard output goes to that file. Returns its status, negative for a signal, as
-    in ``subprocess``.
+    Returns its status, negative for a signal, as in ``subprocess``.
 
     Raises:
         EnvironmentFault: there is no such program, or it cannot be executed.
@@ -222,18 +190,50 @@ def adopt_orphans() -> None:
     if sys.platform == "linux":
         import ctypes  # heavy, and only workers and servers adopt
 
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        pr_set_child_subreaper = 36  # linux/prctl.h
+        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
-class _EndOfChild(Struct):
-    """The end of a child that is not reaped yet; ``returncode`` is known once it has come."""
+_awaiting_lock = threading.RLock()  # a signal's handler may start programs while this thread is in ``awaited``
+_awaiting: list[None] = []  # an item for each ``awaited`` that is open: the signal is the whole process's
+
+
+@contextlib.contextmanager
+def awaited() -> Iterator[None]:
+    """Do not ignore SIGCHLD, in any thread; afterwards it is ignored again if it was. A handler stays as it is.
+
+    Where it is ignored, which a fixture may do and a parent hands on, the kernel keeps no exit status: ``waitid`` fails
+    with "No child processes", ``subprocess`` takes that for success, and a compiler that inherits it fails as well.
+    """
+    with _awaiting_lock:
+        _awaiting.append(None)
+        _replace_ignored(signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        with _awaiting_lock:
+            _awaiting.pop()
+            if not _awaiting:
+                _replace_ignored(signal.SIG_IGN)
+
+
+def _replace_ignored(handler: signal.Handlers) -> None:
+    # What Python was told, or found at its start, is what the program wants: signal(2) beneath leaves that alone.
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        import ctypes  # heavy, and hardly any process ignores it
+
+        # Python's own is for the main thread alone.
+        ctypes.CDLL(None).signal(int(signal.SIGCHLD), ctypes.c_void_p(int(handler)))
+
+
+class _Child(Struct):
+    """A child that is not reaped yet; ``returncode`` is known once it has ended."""
 
     pid: int
-    descriptor: int
     program: str
     returncode: int | None = None
 
-    def has_come(self) -> bool:
+    def has_ended(self) -> bool:
         try:
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError as error:  # subprocess would call it a success
@@ -276,13 +276,10 @@ class Guard:
             # An empty environment: a guard around this process must not kill the watchdog as one of its carriers.
             self._watchdog = subprocess.Popen(
                 [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(pidfd), str(folder)],
-                env={},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,  # its end tells that of the watchdog, which is no child of this process
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=[] if pidfd < 0 else [pidfd],
-            )
+                # The end of its output is that of the watchdog, which is no child of this process.
+                env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                start_new_session=True, pass_fds=[] if pidfd < 0 else [pidfd],
+            )  # fmt: skip
         self._watchdog.wait()  # until it has left: from here on, whoever kills this process's children spares it
         _open_tokens.append(self.token)
         try:
@@ -292,7 +289,6 @@ class Guard:
             raise
 
     def marked(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """``environment`` with the token in it."""
         return {**environment, RUN_TOKEN_VARIABLE: self.token}
 
     def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
@@ -312,7 +308,5 @@ class Guard:
     def __enter__(self) -> Guard:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

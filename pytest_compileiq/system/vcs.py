@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import EnvironmentFault, NotAsked
-from pytest_compileiq.system.awaited import awaited
-from pytest_compileiq.system.process import run
+from pytest_compileiq.system.process import awaited, run
 
 if TYPE_CHECKING:  # importing git takes 0.1 s and looks for its executable
     from git import Repo

@@ -39,7 +39,7 @@ from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.samples import Conditions, SampleRow
 from pytest_compileiq.space import Space, choice, literal
-from pytest_compileiq.system.timer import Timer
+from pytest_compileiq.system.wait import Timer
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.options import parse_rendered

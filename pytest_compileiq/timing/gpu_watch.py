@@ -22,7 +22,7 @@ from pytest_compileiq.model import LockClocks
 from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
-from pytest_compileiq.system.told_wait import TOLD_S, holder_of, wait_text
+from pytest_compileiq.system.wait import TOLD_S, holder_of, wait_text
 from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
 from pytest_compileiq.timing.gpu_clocks import Settled, base_clock_mhz, locked_clocks, read_clocks, settle, why_not_held

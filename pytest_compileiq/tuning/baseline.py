@@ -25,8 +25,8 @@ from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, Candidate
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.spelling import first_of
-from pytest_compileiq.store.owners import other_owner, own_name
 from pytest_compileiq.store.packs import read_candidates
+from pytest_compileiq.store.status import other_owner, own_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.timing.checked import CHECKED_CALLS

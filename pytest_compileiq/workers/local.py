@@ -20,10 +20,9 @@ from typing import ClassVar
 
 import msgspec
 
-from pytest_compileiq.system.awaited import awaited
 from pytest_compileiq.system.files import machine_lock
-from pytest_compileiq.system.process import Guard
-from pytest_compileiq.system.told_wait import ToldWait
+from pytest_compileiq.system.process import Guard, awaited
+from pytest_compileiq.system.wait import ToldWait
 from pytest_compileiq.timing.clock import cpu_device
 from pytest_compileiq.workers.messages import Answer, Channel, Order, Start, decode_answer
 from pytest_compileiq.workers.transport import Connection, WorkerDied

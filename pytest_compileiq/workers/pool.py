@@ -19,7 +19,7 @@ from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch,
 from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
-from pytest_compileiq.system.timer import Timer
+from pytest_compileiq.system.wait import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import messages

@@ -21,7 +21,7 @@ from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.printing import Terminal
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.system.told_wait import ToldWait
+from pytest_compileiq.system.wait import ToldWait
 from pytest_compileiq.workers.local import LocalTransport
 from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool

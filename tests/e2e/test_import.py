@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.store.ptx_anneal import ptx_hash
+from pytest_compileiq.store.packs import ptx_hash
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.projects import make_project

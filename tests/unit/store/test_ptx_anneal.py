@@ -9,8 +9,7 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.store.packs import AcfFilter, look, read_candidates, write_pack
-from pytest_compileiq.store.ptx_anneal import ptx_hash
+from pytest_compileiq.store.packs import AcfFilter, look, ptx_hash, read_candidates, write_pack
 
 ONE, OTHER = "1" * 64, "2" * 64
 SAID = {

@@ -1,17 +1,37 @@
-"""A wait for what another process holds is told: who holds it, and how long it was waited for together."""
+"""Waiting: for a moment, or for a lock that another process holds, which is told."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from pytest_compileiq.system.files import locked
 
 TOLD_S = (3.0, 30.0, 300.0)  # seconds of waiting, in one piece or in many, after which it is told
 _LONGEST_COMMAND = 120
+
+
+class Timer:
+    """This machine's time in seconds from any start; tests have one in which a wait takes none."""
+
+    def now(self) -> float:
+        """The time, which never goes back."""
+        return time.monotonic()
+
+    def wait_until(self, moment: float) -> None:
+        """Return at ``moment``, or at once if it is over."""
+        time.sleep(max(0.0, moment - self.now()))
+
+    def spaced(self, numbers: Iterable[int], every_s: float) -> Iterator[int]:
+        """Each of ``numbers``, at least ``every_s`` after the one before."""
+        moment = self.now()
+        for number in numbers:
+            self.wait_until(moment)
+            moment = self.now() + every_s
+            yield number
 
 
 class ToldWait:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.system import told_wait
-from pytest_compileiq.system.told_wait import ToldWait, holder_of
+from pytest_compileiq.system import wait
+from pytest_compileiq.system.wait import ToldWait, holder_of
 
 HOLDING = "import fcntl, sys\nheld = open(sys.argv[1])\nfcntl.flock(held, fcntl.LOCK_EX)\nprint('held', flush=True)\nsys.stdin.read()\n"
 
@@ -51,12 +51,12 @@ def test_a_lock_that_is_free_is_told_of_nobody(lock):
 
 
 def test_a_wait_is_told_with_its_holder_once_for_each_length(lock, holder, monkeypatch):
-    monkeypatch.setattr(told_wait, "TOLD_S", (0.0001, 0.0002, 60.0))
+    monkeypatch.setattr(wait, "TOLD_S", (0.0001, 0.0002, 60.0))
     said = []
-    wait = ToldWait(lambda line: (said.append(line), len(said) == 2 and holder.kill()))
-    with wait.holding(lock, "the processor"):
+    told = ToldWait(lambda line: (said.append(line), len(said) == 2 and holder.kill()))
+    with told.holding(lock, "the processor"):
         pass
-    assert len(said) == 2 and wait.waited_s > 0
+    assert len(said) == 2 and told.waited_s > 0
     assert all(
         f"for the processor, one measurement at a time: process {holder.pid} (" in line
         and line.endswith("measures on it")
