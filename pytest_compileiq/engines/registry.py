@@ -1,18 +1,24 @@
-"""Engines by name; third parties add theirs by the entry point group ``pytest_compileiq.engines``."""
+"""Engines by name; third parties add theirs by the entry point group ``pytest_compileiq.engines``.
+
+A third party's engine is held to what the search relies on; one sentence blames it for what it breaks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
-from pytest_compileiq.engines.base import Brief, Engine
+from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Foreseeing, Outlook, Told
 from pytest_compileiq.engines.compileiq import CompileIQ
-from pytest_compileiq.engines.foreign import foreign
 from pytest_compileiq.engines.ga import Ga
+from pytest_compileiq.engines.ga.portfolio import name_of
 from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
 from pytest_compileiq.engines.simple import Grid, Pack, RandomSearch
-from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.errors import CompileIQError, EnvironmentFault, MarkerError
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
 
@@ -61,13 +67,67 @@ def make(name: str, brief: Brief) -> Engine:
     wanted = choose(name, brief.space)
     if wanted in BUILT_IN:
         return BUILT_IN[wanted](brief)
-    return foreign(next(point for point in entry_points(group=GROUP) if point.name == wanted), brief)
+    point = next(point for point in entry_points(group=GROUP) if point.name == wanted)
+    engine = _guarded(point, "loading it", lambda: point.load()(brief))
+    return (_ForeignCheckpointed if isinstance(engine, Checkpointed) else Foreign)(engine, point, brief.space)
 
 
 def portfolio_of(name: str, brief: Brief) -> str:
     """The portfolio that the engine called ``name`` tries first; empty where it has none."""
-    if name != "ga":
-        return ""
-    from pytest_compileiq.engines.ga.portfolio import name_of
+    return name_of(brief.space, brief.metrics) if name == "ga" else ""
 
-    return name_of(brief.space, brief.metrics)
+
+class Foreign:
+    """An engine of a third party: its exceptions and invalid candidates become faults that name it."""
+
+    def __init__(self, engine: Any, point: EntryPoint, space: Space) -> None:
+        self._engine, self._point, self._space = engine, point, space
+
+    def ask(self, n: int) -> list[Candidate]:
+        asked = _guarded(self._point, "ask()", lambda: self._engine.ask(n))
+        if not isinstance(asked, list) or len(asked) > n:
+            raise _fault(self._point, f"ask({n}) gave {asked!r:.80}: expected a list of at most {n} candidates")
+        for candidate in asked:
+            if not isinstance(candidate, Candidate):
+                raise _fault(self._point, f"ask() gave {candidate!r:.80}: expected candidates")
+            if (reason := self._space.why_not(candidate.knobs)) is not None:
+                raise _fault(self._point, f"ask() gave a candidate outside the space: {reason}")
+        return asked
+
+    def tell(self, results: Sequence[Told]) -> None:
+        _guarded(self._point, "tell()", lambda: self._engine.tell(results))
+
+    def outlook(self) -> Outlook | None:
+        if not isinstance(self._engine, Foreseeing):
+            return None
+        told = _guarded(self._point, "outlook()", self._engine.outlook)
+        if told is not None and not (
+            isinstance(told, Outlook) and all(0 <= number < math.inf for number in (told.improvement, told.spread))
+        ):
+            raise _fault(self._point, f"outlook() gave {told!r:.80}: expected an Outlook of numbers of at least 0")
+        return told
+
+
+class _ForeignCheckpointed(Foreign):
+    def checkpoint(self) -> bytes:
+        return bytes(_guarded(self._point, "checkpoint()", self._engine.checkpoint))
+
+    def restore(self, state: bytes) -> None:
+        _guarded(self._point, "restore()", lambda: self._engine.restore(state))
+
+
+def _guarded(point: EntryPoint, what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except CompileIQError:
+        raise
+    except Exception as error:
+        raise _fault(point, f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _fault(point: EntryPoint, what: str) -> EnvironmentFault:
+    owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+    return EnvironmentFault(
+        f"the engine {point.name!r} ({point.value}{owner}): {what}; "
+        "run pytest_compileiq.testing.EngineConformance on it, or use --tune-engine=ga"
+    )

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_compileiq.engines.base import Brief, Outlook, Told
 from pytest_compileiq.engines.compileiq import described, knobs_of
-from pytest_compileiq.engines.foreign import Foreign
-from pytest_compileiq.engines.registry import choose, make
+from pytest_compileiq.engines.registry import Foreign, choose, make
 from pytest_compileiq.engines.simple import RandomSearch
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
