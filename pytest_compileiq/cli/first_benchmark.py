@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_compileiq.cli.kernels import KernelSource
+from pytest_compileiq.cli.kernels import KernelInSource
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.rules.fingerprint import chain_of
@@ -196,7 +196,7 @@ def cuda_benchmark(name: str, source: str, flags: str, *, has_neighbours: bool) 
     return _on_a_build(about, name, "Nvcc", given, [f'objectives=[minimize("registers"{of})]'])
 
 
-def triton_benchmark(kernel: KernelSource, source: str) -> str:
+def triton_benchmark(kernel: KernelInSource, source: str) -> str:
     """The test of a Triton kernel's registers; raises ``AuthorKnows`` where its launch alone tells types or values."""
     assert kernel.node is not None
     signature, constexprs, unknown = _triton_arguments(kernel.node)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, FirstBuild
-from pytest_compileiq.cli.kernels import HEADERS, KernelSource, Sources
+from pytest_compileiq.cli.kernels import HEADERS, KernelInSource, Sources
 from pytest_compileiq.machine_code.names import demangled, matching, without_parameters
 from pytest_compileiq.machine_code.prototypes import Prototype, prototypes_of
 from pytest_compileiq.toolchains.base import Place
@@ -26,7 +26,7 @@ _TO_BE_LOADED = re.compile(r"give flags='([^']+)' beside like=")  # what product
 _INTERPOSED = "function body can be overwritten at link time"  # an inlined function that -fPIC lets others replace
 
 
-def source_of(kernel: KernelSource, found: Sources, project: Path) -> Path:
+def source_of(kernel: KernelInSource, found: Sources, project: Path) -> Path:
     """The file of a function, or of a header's the only source that includes it; raises ``AuthorKnows`` without one."""
     if kernel.file.suffix.lower() not in HEADERS:
         return kernel.file
@@ -40,7 +40,7 @@ def source_of(kernel: KernelSource, found: Sources, project: Path) -> Path:
     raise AuthorKnows(f"{kernel.spelled} is in a header, and {listed}: name FILE::{kernel.name}")
 
 
-def c_build(kernel: KernelSource, found: Sources, place: Place, like: str | None) -> tuple[Prototype, FirstBuild]:
+def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | None) -> tuple[Prototype, FirstBuild]:
     """Build a C or C++ function with sources and flags found in the project; raises ``AuthorKnows`` if that fails."""
     flags: tuple[str, ...] = () if like else ("-O2",)
 
@@ -77,7 +77,7 @@ def c_build(kernel: KernelSource, found: Sources, place: Place, like: str | None
     return prototypes[0], FirstBuild(marker(paths, *libraries), kernel.name, len(whole.result.code) > 1)
 
 
-def cuda_build(kernel: KernelSource, found: Sources, place: Place) -> tuple[str, str, bool]:
+def cuda_build(kernel: KernelInSource, found: Sources, place: Place) -> tuple[str, str, bool]:
     """Build a CUDA kernel: its source as its test sees it, its flags, and whether there are other kernels."""
     source = source_of(kernel, found, place.rootdir)
     with TemporaryDirectory(prefix="acf-init-") as folder:
@@ -122,7 +122,7 @@ def seen(path: Path, place: Place) -> str:
     return Path(os.path.relpath(place.rootdir / path, place.test_dir)).as_posix()
 
 
-def _unbuilt(kernel: KernelSource, why: str, found: Sources, like: str | None) -> str:
+def _unbuilt(kernel: KernelInSource, why: str, found: Sources, like: str | None) -> str:
     if kernel.language == "cuda":
         remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
     elif like is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
 from pytest_compileiq.cli.first_build import c_build, cuda_build, seen
-from pytest_compileiq.cli.kernels import HEADERS, KernelSource, Sources, look
+from pytest_compileiq.cli.kernels import HEADERS, KernelInSource, Sources, look
 from pytest_compileiq.errors import EnvironmentFault, UserError
 from pytest_compileiq.spelling import did_you_mean, first_of, quantity, test_name
 from pytest_compileiq.system.project_settings import FILES, settings_of
@@ -132,7 +132,7 @@ def tests_of(project: Path) -> Path:
     )
 
 
-def _text(kernel: KernelSource, found: Sources, place: Place, like: Path | None) -> tuple[str, str | None]:
+def _text(kernel: KernelInSource, found: Sources, place: Place, like: Path | None) -> tuple[str, str | None]:
     file = seen(kernel.file, place)
     if kernel.is_template:
         raise AuthorKnows(
@@ -150,7 +150,7 @@ def _text(kernel: KernelSource, found: Sources, place: Place, like: Path | None)
     return c_benchmark(*c_build(kernel, found, place, None if like is None else seen(like, place)))
 
 
-def _chosen(found: Sources, function: str) -> KernelSource:
+def _chosen(found: Sources, function: str) -> KernelInSource:
     named = [each for each in found.kernels if function in (each.spelled, each.name, each.name.rpartition("::")[2])]
     if len({each.file for each in named}) > 1:  # a source before the headers that define it again
         named = [each for each in named if each.file.suffix.lower() not in HEADERS] or named
@@ -160,7 +160,7 @@ def _chosen(found: Sources, function: str) -> KernelSource:
         raise UserError(f"--function {function}: several are called so: {', '.join(each.spelled for each in named)}")
     path, _, last = function.partition("::")
     if last and Path(path) in found.sources:  # a macro may make it, or a header that it includes
-        return KernelSource(Path(path), last, "cuda" if path.endswith(".cu") else "c")
+        return KernelInSource(Path(path), last, "cuda" if path.endswith(".cu") else "c")
     if last and Path(path) in found.cython:
         raise AuthorKnows(_CYTHON)
     near = did_you_mean(function, {each.name for each in found.kernels})

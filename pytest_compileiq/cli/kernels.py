@@ -41,7 +41,7 @@ _TRITON_JIT = ("triton.jit", "jit")
 
 
 @dataclass(frozen=True)
-class KernelSource:
+class KernelInSource:
     """A function or kernel; the name has its namespaces, the file is relative to the project."""
 
     file: Path
@@ -60,7 +60,7 @@ class KernelSource:
 class Sources:
     """The content of a project; paths are relative to it."""
 
-    kernels: list[KernelSource] = field(default_factory=list)
+    kernels: list[KernelInSource] = field(default_factory=list)
     headers: list[Path] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
     databases: list[Path] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _add(found: Sources, project: Path, path: Path) -> None:
             found.classes.setdefault(name, set()).add(file)
         language: Language = "cuda" if suffix in (".cu", ".cuh") else "c"
         found.kernels += {
-            name: KernelSource(file, name, language, is_template)
+            name: KernelInSource(file, name, language, is_template)
             for name, is_kernel, is_template in definitions(text)
             if not name.startswith("PyInit_") and is_kernel == (language == "cuda") and (is_kernel or not is_template)
         }.values()
@@ -169,7 +169,7 @@ def _defined(head: str) -> str | None:
     return None
 
 
-def _triton(file: Path, text: str) -> Iterator[KernelSource]:
+def _triton(file: Path, text: str) -> Iterator[KernelInSource]:
     if "triton" not in text or "jit" not in text:
         return
     try:
@@ -184,4 +184,4 @@ def _triton(file: Path, text: str) -> Iterator[KernelSource]:
             continue
         decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
         if any(".".join(chain_of(each) or ()) in _TRITON_JIT for each in decorators):
-            yield KernelSource(file, node.name, "triton", node=node)
+            yield KernelInSource(file, node.name, "triton", node=node)

@@ -75,7 +75,7 @@ _Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EntryFinding:
     """The standing of one entry function among the artifacts ``names`` that name it."""
 
     verdict: Match
@@ -93,7 +93,7 @@ class Verified:
     """The answer in sentences, the comparisons behind it, and how many entries no artifact is for."""
 
     lines: list[Sentence]
-    findings: list[Comparison]
+    findings: list[EntryFinding]
     unknown: int
 
 
@@ -115,7 +115,7 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
         named: whether every artifact has to be in it.
     """
     lines = [Sentence(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
-    findings: list[Comparison] = []
+    findings: list[EntryFinding] = []
     met: set[_Key] = set()
     held = frozenset(kernel.entry for kernel in contents.kernels)
     renamed = {key: _renamed(artifact, held) for key, artifact in artifacts.items()}
@@ -165,16 +165,17 @@ def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | N
     return None
 
 
-def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]], objects: int) -> Comparison:
+def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]], objects: int) -> EntryFinding:
     """Compare one entry, from one of so many ``objects``, with the artifacts that name it, by the names there.
 
     It is right if any proved this code.
     """
 
-    def finding(standing: Standing, what: str, digests: str = "") -> Comparison:
+    def finding(standing: Standing, what: str, digests: str = "") -> EntryFinding:
         verdict = Match.RIGHT if standing == "proven" else Match.DIFFERS
         names = frozenset(name for name, _ in rivals)
-        return Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests, standing, names)
+        where = str(kernel.path), kernel.entry, kernel.architecture
+        return EntryFinding(verdict, *where, what, digests, standing, names)
 
     own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
@@ -216,7 +217,7 @@ def _label(key: _Key) -> str:
 
 def _missing(
     contents: Contents, artifacts: Artifacts, renamed: Mapping[_Key, _Renamed], met: set[_Key], shown: str
-) -> Iterator[Comparison]:
+) -> Iterator[EntryFinding]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, *kernel.others)}
@@ -231,7 +232,8 @@ def _missing(
             name = symbols.get(entry, name)
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != HOST and not any((name, place) in held for place in wanted):
-                yield Comparison(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
+                what = f"missing of those of {_label(key)}"
+                yield EntryFinding(Match.DIFFERS, shown, name, architecture or HOST, what)
 
 
 def _of_linked(linked: Linked, concerned: Artifacts) -> Iterator[Sentence]:
@@ -279,9 +281,9 @@ def _is_host_library(artifact: Artifact) -> bool:
 # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sentences(findings: Sequence[Comparison]) -> Iterator[Sentence]:
+def _sentences(findings: Sequence[EntryFinding]) -> Iterator[Sentence]:
     """One line for all functions with the same result; it lists several functions only if something is wrong."""
-    groups: dict[tuple[Match, str], list[Comparison]] = {}
+    groups: dict[tuple[Match, str], list[EntryFinding]] = {}
     for finding in findings:
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
     for (verdict, what), group in groups.items():
@@ -324,7 +326,7 @@ def verify_triton_cache(
     return lines if counts is None else [*lines, *_joined(artifacts, verified.findings, counts)]
 
 
-def _joined(artifacts: Artifacts, findings: Sequence[Comparison], counts: Mapping[str, Any]) -> Iterator[Sentence]:
+def _joined(artifacts: Artifacts, findings: Sequence[EntryFinding], counts: Mapping[str, Any]) -> Iterator[Sentence]:
     """For each artifact with controls what was counted of it, and whether the cache bears it out."""
     if counts["problem"]:
         yield Sentence(Match.CANNOT_TELL, counts["problem"])

@@ -19,7 +19,7 @@ from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, Knobs
 from pytest_compileiq.space import Parameter
 from pytest_compileiq.spelling import did_you_mean
 
-NUMBER = r"\d{1,5}"
+NUMBER = r"[0-9]{1,5}"
 _MOST_SHOWN = 5  # options in one sentence
 
 
