@@ -45,13 +45,13 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Installed(Struct, frozen=True):
-    """What a build read of the machine, and looked for there in vain: as the ``files`` and ``absent`` of an entry."""
+    """``files`` and ``absent`` of an ``Entry``, as far as they are the machine's."""
 
     files: Mapping[str, str]
     absent: Mapping[str, tuple[str, ...]]
 
     def encoded(self) -> msgspec.Raw:
-        """Its JSON; empty, which nothing is, where a path has no text."""
+        """Its JSON; ``{}``, which matches nothing, where a path has no text."""
         try:
             return msgspec.Raw(msgspec.json.encode(self, order="sorted"))
         except UnicodeEncodeError:
@@ -59,19 +59,16 @@ class Installed(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """What a build made, and of what.
+    """One build with its inputs.
 
     Attributes:
-        files: path → SHA-256 of all that it read, or would have read had it come first, and that anyone may change.
+        files: path → SHA-256 of every input that it read, or would have read had it come first.
         absent: directory → names that it looked for there in vain.
-        installed: an ``Installed`` as JSON, since many entries have one text, which is looked at once.
+        installed: an ``Installed`` as JSON: many entries share one text, which is checked once.
         sources: the project's own files among ``files``, as an artifact records them.
-        code: entry function → digest, and ``metrics`` of the whole: as in a ``BuildResult``.
-        log: what the compiler printed.
-        seconds: wall time of the compiler.
+        code: entry function → digest, as in a ``BuildResult``; so are ``metrics``, ``log`` and ``seconds``.
         built_at: Unix time, in whole seconds.
-        name: of the built file.
-        data: the built file.
+        name: of the built file, whose content is ``data``.
     """
 
     files: Mapping[str, str]
@@ -88,7 +85,6 @@ class Entry(Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """When it was built, as a person reads it."""
         return utc(self.built_at)
 
 
@@ -121,12 +117,14 @@ class BuildCache:
             if entry is None or not still_holds(entry.files, entry.absent, seen.digest, seen.names):
                 continue
             if self._is_as_installed(bytes(entry.installed), seen):
-                _touch(stored)
+                if time.time() - stored.used_at > _TOUCHED_AGAIN_S:
+                    with contextlib.suppress(OSError):
+                        os.utime(stored.path)
                 return stored.path, entry
         return None
 
     def _is_as_installed(self, text: bytes, seen: SeenFiles) -> bool:
-        """Whether what is installed is what ``text`` says; looked at once in a run."""
+        """Whether the machine has what ``text`` says; looked at once in a run."""
         if text not in self._as_installed:
             try:
                 was = msgspec.json.decode(text, type=Installed)
@@ -150,15 +148,11 @@ class BuildCache:
         except OSError:
             return False
         for old in sorted(self._of(folder), key=lambda stored: stored.used_at)[:-_MOST_ENTRIES_PER_KEY]:
-            _remove(old.path)
+            self.remove(old.path)
         return True
 
     def note(self, build: str, why_not_kept: str | None) -> None:
-        """Note why a build is not kept, for a person to read; None where that is so no more.
-
-        Args:
-            build: its name, of letters, digits and hyphens.
-        """
+        """Note why ``build``, a name of letters, digits and hyphens, is not kept; None removes the note."""
         path = self.root / _NOT_KEPT / build
         if why_not_kept is not None:
             self.make_ready()
@@ -180,7 +174,8 @@ class BuildCache:
 
     def remove(self, path: Path) -> None:
         """Remove one entry."""
-        _remove(path)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
     def stored(self) -> list[Stored]:
         """All entries, least recently used first."""
@@ -194,7 +189,7 @@ class BuildCache:
         for stored in everything:
             if held <= most_bytes:
                 break
-            _remove(stored.path)
+            self.remove(stored.path)
             held -= stored.size_bytes
         for folder in _listed(self.root):
             for item in _listed(Path(folder.path)):
@@ -202,7 +197,7 @@ class BuildCache:
                     kept_s = _NOTED_S if folder.name == _NOT_KEPT else _ABANDONED_S
                     may_go = folder.name == _NOT_KEPT or item.name.startswith(PARTIAL)
                     if may_go and item.stat(follow_symlinks=False).st_mtime < time.time() - kept_s:
-                        _remove(Path(item.path))
+                        self.remove(Path(item.path))
             with contextlib.suppress(OSError):
                 Path(folder.path).rmdir()  # only an empty one
 
@@ -223,14 +218,12 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _read(path: Path) -> Entry | None:
-    """An entry; None where it is not what was written, whatever became of it."""
+    """The entry; None where the file is not what was written."""
     try:
         content = read_regular(path, _MOST_ENTRY_BYTES)
     except Unfit:
         return None
-    if sha256_hex(content) != path.name:
-        return None
-    return _decoded(content)
+    return _decoded(content) if sha256_hex(content) == path.name else None
 
 
 @functools.lru_cache(maxsize=4)  # many artifacts share a baseline
@@ -240,14 +233,3 @@ def _decoded(content: bytes) -> Entry | None:
         return replace(msgspec.json.decode(header, type=Entry), data=data)
     except (ValueError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None
-
-
-def _touch(stored: Stored) -> None:
-    if time.time() - stored.used_at > _TOUCHED_AGAIN_S:
-        with contextlib.suppress(OSError):
-            os.utime(stored.path)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()

@@ -33,41 +33,34 @@ def samples_file_name(target: str, data: bytes) -> str:
 
 def render(artifact: Artifact) -> bytes:
     """The metadata as TOML, in the model's order; fields that are None, or empty by default, are left out."""
-    return tomli_w.dumps(_trimmed(artifact.model_dump(mode="json", by_alias=True, exclude_none=True))).encode()
-
-
-def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
+    content = artifact.model_dump(mode="json", by_alias=True, exclude_none=True)
     if content["compiler"]["architecture_from"] == "test":
         del content["compiler"]["architecture_from"]
-    content["fingerprint"] = _without_empty(content["fingerprint"], "parts", "values", "environment")
-    content["search"] = _without_empty(
-        content["search"], "objectives", "failures", "improvements", "transferred", "portfolio"
-    )
-    content["claims"] = [_without_empty(claim, "devices", "environment") for claim in content["claims"]]
+    _drop_empty(content["fingerprint"], "parts", "values", "environment")
+    _drop_empty(content["search"], "objectives", "failures", "improvements", "transferred", "portfolio")
     for claim in content["claims"]:
         for device in claim.get("devices", ()):
-            if not device["outlier"]:
-                del device["outlier"]
-        if conditions := claim.get("conditions"):
-            claim["conditions"] = _without_empty(conditions, "held_by")
-        if stress := claim.get("stress"):
-            claim["stress"] = _without_empty(stress, "usable", "repeats", "outputs", "accuracy")
-    content["front"] = [_without_empty(point, "shifts") for point in content["front"]]
-    if reduction := content.get("reduction"):
-        content["reduction"] = _without_empty(reduction, "budgets", "losses", "undecided")
-    if attribution := content.get("attribution"):
-        attribution["without"] = [
-            _without_empty(entry, "knobs", "acf", "by_share", "losses") for entry in attribution["without"]
-        ]
-    return _without_empty(content, "functions", "classes", "claims", "front", "withdrawn")
+            _drop_empty(device, "outlier")
+        _drop_empty(claim, "devices", "environment")
+        _drop_empty(claim.get("conditions", {}), "held_by")
+        _drop_empty(claim.get("stress", {}), "usable", "repeats", "outputs", "accuracy")
+    for point in content["front"]:
+        _drop_empty(point, "shifts")
+    _drop_empty(content.get("reduction", {}), "budgets", "losses", "undecided")
+    for entry in content.get("attribution", {}).get("without", ()):
+        _drop_empty(entry, "knobs", "acf", "by_share", "losses")
+    _drop_empty(content, "functions", "classes", "claims", "front", "withdrawn")
+    return tomli_w.dumps(content).encode()
 
 
-def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value or key not in keys}
+def _drop_empty(table: dict[str, Any], *keys: str) -> None:
+    for key in keys:
+        if key in table and not table[key]:
+            del table[key]
 
 
 def restored(shown: str) -> str:
-    """How to bring back a file of the store."""
+    """The command that restores a file of the store."""
     return f"restore it with git checkout -- {for_shell(shown)}"
 
 
@@ -76,36 +69,33 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 
     Args:
         shown: the file as a user would type it, for messages.
-        mend: what to do when it cannot be read, for messages.
+        mend: the remedy for a file that cannot be read, for messages.
 
     Raises:
         SchemaTooNew: a later version wrote it.
         StoreError: it is invalid.
     """
-    with contained(shown, mend):
-        return _parse(data, shown, mend)
-
-
-def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     if len(data) > MAX_METADATA_BYTES:  # a parsed document takes fifty times the memory of its text
         raise StoreError(f"{shown} has {len(data)} bytes, and at most {MAX_METADATA_BYTES} are read", mend)
     if (marks := sum(map(data.count, (b".", b"[", b"{")))) > MOST_MARKS:
         raise StoreError(f"{shown} has {marks} dots and brackets, and at most {MOST_MARKS} are read", mend)
-    try:
-        content = tomli.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits
-        raise StoreError(f"{shown} is not TOML: {error!s:.300}", mend) from error
-    schema = content.get("schema")
-    if type(schema) is not int:
-        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number", mend)
-    if schema > SCHEMA:
-        raise SchemaTooNew(
-            f"{shown} has schema {schema!s:.40}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
-        )
-    try:
-        return Artifact.model_validate(content)
-    except ValidationError as error:
-        raise StoreError(f"{shown}: {first_problem(error)}", mend) from error
+    with contained(shown, mend):
+        try:
+            content = tomli.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits
+            raise StoreError(f"{shown} is not TOML: {error!s:.300}", mend) from error
+        schema = content.get("schema")
+        if type(schema) is not int:
+            raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number", mend)
+        if schema > SCHEMA:
+            raise SchemaTooNew(
+                f"{shown} has schema {schema!s:.40}, and this version reads up to {SCHEMA}: "
+                "pip install -U pytest-compileiq"
+            )
+        try:
+            return Artifact.model_validate(content)
+        except ValidationError as error:
+            raise StoreError(f"{shown}: {first_problem(error)}", mend) from error
 
 
 def referenced(artifact: Artifact) -> set[str]:

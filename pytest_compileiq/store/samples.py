@@ -10,7 +10,7 @@ import operator
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from pytest_compileiq.errors import StoreError, contained
 from pytest_compileiq.model import UNIT
@@ -18,12 +18,6 @@ from pytest_compileiq.samples import ARMS, ClockReading, Columns, SampleRow, Sam
 from pytest_compileiq.store.metadata import restored
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]
-# More of a file with samples of a GPU.
-CLOCKS_HEADER = ["sm_mhz", "memory_mhz", "held_by"]
-# More of a file with samples of several specimens of a device.
-UNIT_HEADER = ["unit"]
-# More of a file with slots that begin with a single call: its kind and seconds, in the line of the slot's first sample.
-START_HEADER = ["start", "start_s"]
 # A claim takes at most 1,920 processes, twice 16 of each of 60 devices, of 4 quads of 4 slots, of 5 samples or, for the
 # tail of a metric, of 100; the file's own bound ends the largest of them.
 MOST_ROWS_OF_A_CLAIM = 1_000_000
@@ -42,20 +36,37 @@ _NO_SAMPLE = (ValueError, KeyError, csv.Error)
 Key = tuple[str, str, str]
 
 
-class Samples:
-    """The rows of one file by what they measure: device, workload and objective.
+class _Format(NamedTuple):
+    """Which optional columns a file has, in this order.
 
-    Args:
-        with_clocks: whether each line has a GPU's clocks behind the numbers.
-        with_unit: whether the specimen of the device is behind these.
-        with_start: whether each line ends with the single call that its slot begins with.
+    Attributes:
+        clocks: a GPU's.
+        unit: the specimen of the device, where there are several.
+        start: the single call that a slot begins with, its kind and seconds, in the line of the slot's first sample.
     """
 
-    def __init__(self, *, with_clocks: bool = False, with_unit: bool = False, with_start: bool = False) -> None:
-        self._with_unit, self._with_start = with_unit, with_start
-        self._numeric_fields = (
-            len(_header(with_clocks=with_clocks, with_unit=with_unit, with_start=with_start)) - _TEXT_FIELDS
-        )
+    clocks: bool
+    unit: bool
+    start: bool
+
+    @property
+    def header(self) -> list[str]:
+        optional = (["sm_mhz", "memory_mhz", "held_by"], ["unit"], ["start", "start_s"])
+        return [*HEADER, *itertools.chain.from_iterable(itertools.compress(optional, self))]
+
+
+_FORMATS = {
+    f"{','.join(each.header)}\n".encode(): each
+    for each in itertools.starmap(_Format, itertools.product((False, True), repeat=3))
+}
+
+
+class Samples:
+    """The rows of one file by what they measure: device, workload and objective."""
+
+    def __init__(self, columns: _Format) -> None:
+        self._format = columns
+        self._numeric_fields = len(columns.header) - _TEXT_FIELDS
         self._units = {b"": ""}
         self._readings: dict[tuple[bytes, ...], ClockReading | None] = {(): None, (b"", b"", b""): None}
         self._columns: dict[Key, Columns] = {}
@@ -90,8 +101,8 @@ class Samples:
 
     def _parsed(self, lines: Iterable[Sequence[bytes]]) -> Columns:
         _, process, quad, slot, arm, sample, value, dropped, *clocks = zip(*lines, strict=True)
-        seconds, kinds = (clocks.pop(), clocks.pop()) if self._with_start else ((), ())
-        units = map(self._unit, clocks.pop()) if self._with_unit else itertools.repeat("", len(value))
+        seconds, kinds = (clocks.pop(), clocks.pop()) if self._format.start else ((), ())
+        units = map(self._unit, clocks.pop()) if self._format.unit else itertools.repeat("", len(value))
         values = array("d", map(float, value))
         # The sum is not finite if one of them is not, and neither min nor max says so of what is no number.
         if not (isfinite(sum(values)) and min(values) >= -_LARGEST_VALUE and max(values) <= _LARGEST_VALUE):
@@ -163,34 +174,23 @@ def encode_samples(rows: Sequence[SampleRow]) -> bytes:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    with_clocks = any(row.clocks for row in rows)
-    with_unit = len({row.unit for row in rows}) > 1
-    with_start = any(row.start for row in rows)
-    writer.writerow(_header(with_clocks=with_clocks, with_unit=with_unit, with_start=with_start))
+    columns = _Format(
+        clocks=any(row.clocks for row in rows),
+        unit=len({row.unit for row in rows}) > 1,
+        start=any(row.start for row in rows),
+    )
+    writer.writerow(columns.header)
     for row in rows:
         writer.writerow([
             row.device, row.workload, row.objective, row.process, row.quad, row.slot, row.arm, row.sample,
-            repr(float(row.value)), int(row.dropped), *(_clock_fields(row.clocks) if with_clocks else ()),
-            *([row.unit] if with_unit else ()), *(_start_fields(row.start) if with_start else ()),
+            repr(float(row.value)), int(row.dropped), *(_clock_fields(row.clocks) if columns.clocks else ()),
+            *([row.unit] if columns.unit else ()), *(_start_fields(row.start) if columns.start else ()),
         ])  # fmt: skip
     return text.getvalue().encode()
 
 
 def _start_fields(start: SlotStart | None) -> tuple[str, str]:
     return (start.kind, repr(float(start.seconds))) if start else ("", "")
-
-
-def _header(*, with_clocks: bool = False, with_unit: bool = False, with_start: bool = False) -> list[str]:
-    more = ((CLOCKS_HEADER, with_clocks), (UNIT_HEADER, with_unit), (START_HEADER, with_start))
-    return [*HEADER, *itertools.chain.from_iterable(names for names, given in more if given)]
-
-
-# What a file holds beside the numbers, by its first line.
-_COLUMNS = {
-    f"{','.join(_header(**more))}\n".encode(): more
-    for given in itertools.product((False, True), repeat=3)
-    for more in [dict(zip(("with_clocks", "with_unit", "with_start"), given, strict=True))]
-}
 
 
 def _clock_fields(clocks: ClockReading | None) -> tuple[int | str, int | str, str]:
@@ -211,26 +211,20 @@ def decode_samples(data: bytes, where: str) -> Samples:
     """
     mend = restored(where)
     lines = io.BytesIO(data)
-    more = _COLUMNS.get(lines.readline())
-    if more is None:
+    if (columns := _FORMATS.get(lines.readline())) is None:
         raise StoreError(f"{where} does not begin with {','.join(HEADER)}", mend)
     begin = lines.tell()
     with contained(f"{where}, a samples file,", mend):
         try:
-            samples = Samples(**more)
+            samples = Samples(columns)
             while some := list(itertools.islice(lines, _LINES_AT_ONCE)):
                 samples.take_in(some)
         except _NO_SAMPLE:
             lines.seek(begin)
-            samples = _line_by_line(Samples(**more), lines, where, mend)
-    return samples
-
-
-def _line_by_line(samples: Samples, lines: Iterable[bytes], where: str, mend: str) -> Samples:
-    """The slow way, which knows the line that is not a sample."""
-    for number, line in enumerate(lines, start=2):
-        try:
-            samples.take_in([line])
-        except _NO_SAMPLE as error:
-            raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}", mend) from error
+            samples = Samples(columns)
+            for number, line in enumerate(lines, start=2):  # the slow way, which knows the line
+                try:
+                    samples.take_in([line])
+                except _NO_SAMPLE as error:
+                    raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}", mend) from error
     return samples

@@ -7,6 +7,7 @@ is replaced atomically, then superseded files of the same artifact are removed.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -48,7 +49,7 @@ class Health:
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a write: the artifact as stored, its claims naming their samples, and the files that changed."""
+    """A stored artifact, its claims naming their samples, and the files that changed."""
 
     artifact: Artifact
     paths: tuple[Path, ...]
@@ -66,19 +67,10 @@ class Store:
         Raises:
             StoreError: the store exists and cannot be read.
         """
-        if self.root.is_symlink():
-            return []
-        with self._reading(self.root), os.scandir(self.root) as entries:
-            return sorted(filter(NAME.fullmatch, (item.name for item in entries if item.is_dir(follow_symlinks=False))))
-        return []
+        return [entry.name for entry in self._entries(self.root) if _is_artifact_folder(entry)]
 
     def require(self, names: Iterable[str]) -> None:
-        """Have an artifact of each of ``names``.
-
-        Raises:
-            UserError: one of them has none.
-            StoreError: the store exists and cannot be read.
-        """
+        """Raise a ``UserError`` unless each of ``names`` is an artifact; a ``StoreError`` if they cannot be listed."""
         known = self.names()
         if unknown := sorted(set(names) - set(known)):
             raise self._nothing_called(unknown[0], known)
@@ -121,7 +113,6 @@ class Store:
                     yield from ((name, target) for target in self.targets(name))
 
     def metadata_path(self, name: str, target: str) -> Path:
-        """The path of an artifact's metadata."""
         return self._folder(name) / f"{_checked(target)}.toml"
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,12 +173,9 @@ class Store:
     def write(
         self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
     ) -> Written:
-        """Write an artifact. New samples go to a file of their own; older files that a claim still names stay.
+        """Write an artifact. New samples go to a file of their own, which their claims then name.
 
-        Claims whose device, workload and objective are in ``samples`` are changed to name the new file.
-
-        Returns:
-            The artifact as it is now stored, and the files that were written, if any changed.
+        Older files that a claim still names stay.
 
         Raises:
             StoreError: the directory cannot be written, something in it is a link, or the artifact cannot be read back.
@@ -204,10 +192,15 @@ class Store:
             artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
             new.append((folder / samples_file_name(artifact.target, data), data))
         new.append((self.metadata_path(name, artifact.target), render(artifact)))
-        self._check_readable(new)
+        for path, data in new:  # what ``read`` would refuse is not written
+            if len(data) > (limit := _LIMITS[path.suffix]):
+                raise StoreError(f"{self._shown(path)} would have {len(data)} bytes, and at most {limit} are read back")
+        parse(data, self._shown(path), "nothing was written")  # the metadata, which are last
         try:
             with self._lock():
-                self._make_folder(folder)
+                for directory in (self.root, folder):
+                    self._refuse_link(directory)
+                    directory.mkdir(parents=True, exist_ok=True)
                 self._clear_partial(folder)
                 written = [path for path, data in new if self._replace(path, data)]
                 self._remove_superseded(folder, artifact)
@@ -215,35 +208,23 @@ class Store:
             raise StoreError(f"{self._shown(folder)} could not be written: {fault_of(error)}") from error
         return Written(artifact, tuple(written))
 
-    def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
-        """Refuse what ``read`` would refuse: a file that is too large, or invalid metadata."""
-        for path, data in new:
-            limit = _LIMITS[path.suffix]
-            if len(data) > limit:
-                raise StoreError(f"{self._shown(path)} would have {len(data)} bytes, and at most {limit} are read back")
-        metadata, data = new[-1]
-        parse(data, self._shown(metadata), "nothing was written")
-
     def _replace(self, path: Path, data: bytes) -> bool:
-        if path.is_symlink():
-            raise StoreError(f"{self._shown(path)} is a link; remove it")
+        self._refuse_link(path)
         if path.exists() and path.read_bytes() == data:
             return False
         replace(path, data)
         return True
 
-    def _make_folder(self, folder: Path) -> None:
-        for directory in (self.root, folder):
-            if directory.is_symlink():
-                raise StoreError(f"{self._shown(directory)} is a link; remove it")
-            directory.mkdir(parents=True, exist_ok=True)
+    def _refuse_link(self, path: Path) -> None:
+        if path.is_symlink():
+            raise StoreError(f"{self._shown(path)} is a link; remove it")
 
     def _remove_superseded(self, folder: Path, artifact: Artifact) -> None:
         own = re.compile(re.escape(artifact.target) + r"-[0-9a-f]{8}\.(acf|csv)")
         kept = referenced(artifact)
-        for path in self._entries(folder):
-            if own.fullmatch(path.name) and path.name not in kept:
-                path.unlink()
+        for entry in self._entries(folder):
+            if own.fullmatch(entry.name) and entry.name not in kept:
+                Path(entry).unlink()
 
     def clear_partial(self) -> None:
         """Remove what killed writers left half written; do nothing if a writer is at work or removing fails."""
@@ -252,13 +233,11 @@ class Store:
                 self._clear_partial(self._folder(name))
 
     def _clear_partial(self, folder: Path) -> None:
-        """Remove partial files; the caller holds the lock, so no writer is still writing them."""
-        for path in filter(_is_partial, self._entries(folder)):
-            path.unlink(missing_ok=True)
+        for entry in filter(_is_partial, self._entries(folder)):  # under the lock nobody is writing them
+            Path(entry).unlink(missing_ok=True)
 
     def _lock(self, *, wait: bool = True) -> AbstractContextManager[None]:
-        """One writer at a time; the lock lies outside ``acf/``, which holds artifacts only."""
-        return locked(machine_lock(f"store {self.root.resolve()}"), wait=wait)
+        return locked(machine_lock(f"store {self.root.resolve()}"), wait=wait)  # outside ``acf/``: that is committed
 
     def remove(self, name: str) -> None:
         """Remove an artifact with all its targets and files.
@@ -267,12 +246,11 @@ class Store:
             StoreError: something in its directory is not a file, or cannot be removed.
         """
         folder = self._folder(name)
-        if folder.is_symlink():
-            raise StoreError(f"{self._shown(folder)} is a link; remove it")
+        self._refuse_link(folder)
         try:
             with self._lock():
-                for path in self._entries(folder):
-                    path.unlink()
+                for entry in self._entries(folder):
+                    Path(entry).unlink()
                 folder.rmdir()
         except OSError as error:
             raise StoreError(f"{self._shown(folder)} could not be removed: {fault_of(error)}") from error
@@ -297,19 +275,20 @@ class Store:
         problems = [problem for entry in entries for problem in self._entry_health(entry, hold)]
         return sorted(problems, key=lambda health: str(health.path))
 
-    def _entry_health(self, entry: Path, hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
-        if entry.name == LICENCE_FILE and entry.is_file() and not entry.is_symlink():
+    def _entry_health(self, entry: os.DirEntry[str], hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
+        if entry.name == LICENCE_FILE and entry.is_file(follow_symlinks=False):
             return []
-        if not _is_real_directory(entry):
-            return [Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it")]
+        path = Path(entry)
+        if not _is_artifact_folder(entry):
+            return [Health(path, f"{self._shown(path)} is no artifact's directory; remove it")]
         try:
-            return self._folder_health(entry, hold)
+            return self._folder_health(path, hold)
         except StoreError as error:  # it cannot be listed
-            return [Health(entry, str(error))]
+            return [Health(path, str(error))]
 
     def _folder_health(self, folder: Path, hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
         problems, known = [], set()
-        for target in self.targets(folder.name) if NAME.fullmatch(folder.name) else []:
+        for target in self.targets(folder.name):
             path = folder / f"{target}.toml"
             known.add(path.name)
             try:
@@ -318,18 +297,15 @@ class Store:
                 if artifact.controls is not None:
                     self.read_controls(folder.name, artifact)
                 for claim, rows in self.read_samples(folder.name, artifact):
-                    self._held(path, hold, claim, rows)
+                    try:
+                        hold(claim, rows)
+                    except StoreError as error:
+                        raise StoreError(f"{self._shown(path)}: {error}") from error
             except StoreError as error:
                 problems.append(Health(path, str(error)))
                 known |= {entry.name for entry in self._entries(folder) if entry.name.startswith(f"{target}-")}
-        stray = [entry for entry in self._entries(folder) if entry.name not in known and not _is_partial(entry)]
-        return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
-
-    def _held(self, path: Path, hold: Callable[[Claim, SampleTable], None], claim: Claim, rows: SampleTable) -> None:
-        try:
-            hold(claim, rows)
-        except StoreError as error:
-            raise StoreError(f"{self._shown(path)}: {error}") from error
+        stray = [Path(each) for each in self._entries(folder) if each.name not in known and not _is_partial(each)]
+        return problems + [Health(path, f"{self._shown(path)} belongs to no artifact; remove it") for path in stray]
 
     # ── paths ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -340,30 +316,23 @@ class Store:
         """The path as a user of the project would type it."""
         return str(path).removeprefix(f"{self.root.parent}{os.sep}")
 
-    def _entries(self, folder: Path) -> list[Path]:
-        if not folder.is_symlink():
-            with self._reading(folder):
-                return sorted(folder.iterdir(), key=str)
-        return []
-
-    @contextlib.contextmanager
-    def _reading(self, folder: Path) -> Iterator[None]:
-        """Take a missing directory as empty; raise a ``StoreError`` for one that cannot be read."""
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What a directory holds, by name; nothing if it is missing or a link."""
+        if folder.is_symlink():
+            return []
         try:
-            yield
+            with os.scandir(folder) as entries:
+                return sorted(entries, key=operator.attrgetter("name"))
         except (FileNotFoundError, NotADirectoryError):
-            return
+            return []
         except OSError as error:
             raise StoreError(f"{self._shown(folder)} cannot be read: {fault_of(error)}") from error
 
     def read_bytes(self, path: Path, limit: int) -> bytes:
-        """A regular file's content; links are not followed.
-
-        Args:
-            limit: the most bytes that the file may have.
+        """A regular file's content.
 
         Raises:
-            StoreError: it is missing, a link, too large, or not a regular file.
+            StoreError: it is missing, has more than ``limit`` bytes, is no regular file, or lies behind a link.
         """
         for directory in (self.root, path.parent):
             if directory.is_symlink():
@@ -385,13 +354,13 @@ def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name:
     return artifact.model_copy(update={"claims": claims})
 
 
-def _is_real_directory(entry: Path) -> bool:
-    return entry.is_dir() and not entry.is_symlink() and NAME.fullmatch(entry.name) is not None
+def _is_artifact_folder(entry: os.DirEntry[str]) -> bool:
+    return NAME.fullmatch(entry.name) is not None and entry.is_dir(follow_symlinks=False)
 
 
-def _is_partial(entry: Path) -> bool:
+def _is_partial(entry: os.DirEntry[str]) -> bool:
     """Whether a writer is still writing it, or was killed before it finished."""
-    return entry.name.startswith(PARTIAL) and entry.is_file() and not entry.is_symlink()
+    return entry.name.startswith(PARTIAL) and entry.is_file(follow_symlinks=False)
 
 
 def _checked(name: str) -> str:
