@@ -1,4 +1,4 @@
-"""What a search engine is: it asks for candidates to be evaluated and is told how they did."""
+"""Search engines: an engine is asked for candidates and told their evaluations."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from pytest_compileiq.spelling import did_you_mean
 
 @dataclass(frozen=True)
 class Told:
-    """How one candidate did.
+    """The evaluation of one candidate.
 
     Attributes:
         candidate: as the engine gave it.
         scores: one number per objective, lower is better (a log-ratio to a neighbouring baseline measurement);
             empty when it failed.
-        failure: why there is no score, or None.
-        duplicate: its machine code had been seen before, so ``scores`` repeats an earlier measurement.
-        errors: the standard error of each score, in the same unit, as well as it was known then; 0 of a score that is
-            exact. Empty where all are exact, or nothing is known of them.
-        code: what its machine code and its parameters are called: equal for all that are one measurement; empty where
-            nothing was built.
+        failure: the reason for no score, or None.
+        duplicate: ``scores`` repeats an earlier measurement of the same machine code.
+        errors: the standard error of each score, in the same unit, 0 of an exact one; empty where all are exact or
+            none is known.
+        code: the name of its machine code and parameters, equal for all of one measurement; empty without a build.
     """
 
     candidate: Candidate
@@ -39,12 +38,12 @@ class Told:
 
 @dataclass(frozen=True)
 class Brief:
-    """What an engine is given at the start.
+    """The arguments of an engine.
 
     Attributes:
-        seeds: to be tried first: the previous winner, what ``--tune-from`` names.
-        lessons: what other artifacts taught, the most believed first; hints that an engine need not believe.
-        metrics: what the objectives measure, as ``runtime``; empty where nobody says.
+        seeds: candidates to try first: the previous winner and those of ``--tune-from``.
+        lessons: hints of other artifacts, the most believed first; an engine may ignore them.
+        metrics: the objectives' metrics, as ``runtime``; empty where unknown.
     """
 
     space: Space
@@ -57,7 +56,7 @@ class Brief:
     metrics: Sequence[str] = ()
 
     def seed_points(self) -> list[Point]:
-        """The seeds that lie in the open space, then the first of what was taught, then the space's presets."""
+        """The seeds that lie in the open space, then the first lessons, then the space's presets."""
         tried = [*(seed.knobs for seed in self.seeds if seed.blob is None), *tried_first(self.lessons)]
         return [self.space.point(knobs) for knobs in [*tried, *self.space.presets] if self.space.why_not(knobs) is None]
 
@@ -76,7 +75,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Checkpointed(Protocol):
-    """An engine whose state is saved, since telling it everything again would not bring it back to where it was."""
+    """An engine with a saved state, since telling it everything again would not restore it."""
 
     def checkpoint(self) -> bytes:
         """The state now, random source included."""
@@ -89,11 +88,11 @@ class Checkpointed(Protocol):
 
 @dataclass(frozen=True)
 class Outlook:
-    """What an engine expects of its next candidates.
+    """The prediction of an engine for its next candidate.
 
     Attributes:
-        improvement: how far the first objective's best score is expected to fall with the next one: a log-ratio, >= 0.
-        spread: the standard deviation of what that candidate may score, in the same unit.
+        improvement: the expected fall of the first objective's best score: a log-ratio, >= 0.
+        spread: the standard deviation of that candidate's score, in the same unit.
     """
 
     improvement: float
@@ -102,10 +101,10 @@ class Outlook:
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """An engine that can tell what it still expects to find; the others are judged by what they found of late."""
+    """An engine that predicts its next improvement; the others are judged by their latest ones."""
 
     def outlook(self) -> Outlook | None:
-        """What it expects now, without changing what it asks for next; None while it cannot tell."""
+        """Predict the next improvement, None while unknown; changes no later candidate."""
         ...
 
 

@@ -31,22 +31,20 @@ class CompileIQ:
     """A search by NVIDIA's package over named knobs, an opaque space, or both.
 
     Options have CompileIQ's names: ``pool_size`` (the batch of a generation, at least 6) and ``generations``.
+
+    Raises:
+        EnvironmentFault: the package is not installed, or a search space cannot be had.
+        MarkerError: an option is unknown.
     """
 
     def __init__(self, brief: Brief) -> None:
-        """Start the package's process.
-
-        Raises:
-            EnvironmentFault: it is not installed, or a search space cannot be had.
-            MarkerError: an option is not one of its own.
-        """
         if importlib.util.find_spec("compileiq") is None:
             raise EnvironmentFault(
                 f"the engine 'compileiq' is NVIDIA's package, which is not installed: {install('compileiq')}"
             )
-        self._space = brief.space
-        outside = brief.space.why_not
-        self._seeds = [seed for seed in brief.seeds if seed.blob is not None or outside(seed.knobs) is None]
+        options = integer_options("compileiq", brief, _OPTIONS)
+        self._space = space = brief.space
+        self._seeds = [seed for seed in brief.seeds if seed.blob is not None or space.why_not(seed.knobs) is None]
         # By identity: a blob may be drawn twice, and the package scores draws, not blobs.
         self._pending: dict[int, tuple[Candidate, str]] = {}
         self._ended = False
@@ -63,25 +61,21 @@ class CompileIQ:
             )  # fmt: skip
         weakref.finalize(self, _end, self._process, self._home)
         try:
-            self._talk(self._start(brief))
+            self._talk({
+                "opaque": asdict(space.opaque) if space.opaque else None,
+                "knobs": described(space),
+                "objectives": brief.n_objectives,
+                "cache": self._home.name,
+                "sys_path": sys.path,
+                "pool_size": options.get("pool_size"),
+                "generations": options.get("generations", _OPTIONS["generations"][1]),
+            })  # fmt: skip
         except EnvironmentFault as error:
-            what = brief.space.opaque or "a search by CompileIQ"
+            what = space.opaque or "a search by CompileIQ"
             raise EnvironmentFault(
                 f"{what} cannot be had: {error}; with no network, get the files of the release {SEARCH_SPACES_TAG} of "
                 "NVIDIA/CompileIQ elsewhere and set CIQ_SEARCH_SPACES_DIR to their directory"
             ) from error
-
-    def _start(self, brief: Brief) -> dict[str, Any]:
-        options = integer_options("compileiq", brief, _OPTIONS)
-        return {
-            "opaque": asdict(brief.space.opaque) if brief.space.opaque else None,
-            "knobs": described(brief.space),
-            "objectives": brief.n_objectives,
-            "cache": self._home.name,
-            "sys_path": sys.path,
-            "pool_size": options.get("pool_size"),
-            "generations": options.get("generations", _OPTIONS["generations"][1]),
-        }
 
     def ask(self, n: int) -> list[Candidate]:
         if self._seeds:
@@ -132,24 +126,17 @@ class CompileIQ:
             self._talk({"tell": scores})
 
     def checkpoint(self) -> bytes:
-        """The package's own sealed state, how many seeds are left, and how many of its draws were given."""
         state = self._talk({"checkpoint": True})["state"]
         return json.dumps({"seeds": len(self._seeds), "drawn": self._drawn, "state": state}).encode()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a checkpoint of a search of the same space and settings.
-
-        Raises:
-            EnvironmentFault: the package does not take it.
-        """
         held = json.loads(state)
         self._seeds = self._seeds[len(self._seeds) - held["seeds"] :]
         self._drawn = held["drawn"]
         self._talk({"restore": held["state"]})
 
     def _talk(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()

@@ -44,7 +44,11 @@ class _Host:
         self.home = Path(start["cache"])
         self.objectives: int = start["objectives"]
         spaces = [_user_space(start["knobs"])] if start["knobs"] else []
-        spaces += [_provider(start["opaque"])] if start["opaque"] else []
+        if opaque := start["opaque"]:
+            from compileiq.search_spaces import compilers
+
+            kind = {"ptxas": compilers.PtxasSearchSpace, "nvcc": compilers.NvccSearchSpace}[opaque["compiler"]]
+            spaces.append(kind(version=opaque["version"], variant=opaque["variant"], tag=opaque["tag"]))
         self.parts = [kind for kind in ("knobs", "opaque") if start[kind]]
         pool = {"pool_size": start["pool_size"]} if start["pool_size"] else {}
         self.search = Search(
@@ -74,12 +78,10 @@ class _Host:
                 return INVALID_SCORE if self.objectives == 1 else [INVALID_SCORE] * self.objectives
             return float(given[0]) if self.objectives == 1 else [float(value) for value in given]
 
-        self.search.tell(
-            [
-                Score(score=score(result["score"]), param_id=result["id"], num_objectives=self.objectives)
-                for result in scores
-            ]
-        )
+        self.search.tell([
+            Score(score=score(result["score"]), param_id=result["id"], num_objectives=self.objectives)
+            for result in scores
+        ])  # fmt: skip
         return {}
 
     def checkpoint(self, _: object) -> dict[str, Any]:
@@ -96,13 +98,6 @@ class _Host:
         parts = candidate.params if len(self.parts) > 1 else [candidate.params]
         by_kind = dict(zip(self.parts, parts, strict=True))
         return {"id": candidate.param_id, "knobs": _flat(by_kind.get("knobs", {})), "blob": by_kind.get("opaque")}
-
-
-def _provider(opaque: Mapping[str, str]) -> Any:
-    from compileiq.search_spaces import compilers
-
-    kind = {"ptxas": compilers.PtxasSearchSpace, "nvcc": compilers.NvccSearchSpace}[opaque["compiler"]]
-    return kind(version=opaque["version"], variant=opaque["variant"], tag=opaque["tag"])
 
 
 def _user_space(genes: list[Mapping[str, Any]]) -> dict[str, Any]:

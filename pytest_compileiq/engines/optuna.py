@@ -30,8 +30,7 @@ from pytest_compileiq.space import OFF, Gene, Point
 Sampler = Literal["tpe", "gp", "cmaes", "nsga2"]
 SAMPLERS = get_args(Sampler)
 
-_NEEDS = {"tpe": (), "gp": ("torch",), "cmaes": ("cmaes",), "nsga2": ()}
-_ONE_OBJECTIVE = ("cmaes",)
+_NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 _POOL = {"tpe": 10, "gp": 10, "cmaes": 10, "nsga2": 50}
 _FEW = 8  # up to so many ordered values are a category, off included: a third of TPE's time, and no worse
 _REPEATS = 20
@@ -46,23 +45,26 @@ class Optuna:
     the space by its own probabilities, which Optuna's distributions cannot hold. Failures, and points that ``where=``
     refuses, are told as ``FAIL``, which the samplers leave out of their models. A point that is proposed again is
     answered at once with its known result.
+
+    Raises:
+        EnvironmentFault: Optuna, or a package that the sampler needs, is not installed.
+        MarkerError: an option is unknown, or the sampler takes one objective only.
     """
 
     def __init__(self, sampler: Sampler, brief: Brief) -> None:
-        """Open the study.
-
-        Raises:
-            EnvironmentFault: Optuna, or what the sampler needs, is not installed.
-            MarkerError: an option is not one of its own, or the sampler takes one objective only.
-        """
         name = f"optuna:{sampler}"
         pool_size = integer_options(name, brief, {"pool_size": (2, 10_000)}).get("pool_size", _POOL[sampler])
-        if brief.n_objectives > 1 and sampler in _ONE_OBJECTIVE:
+        if brief.n_objectives > 1 and sampler == "cmaes":
             raise MarkerError(
                 f"engine {name!r} takes one objective, and there are {brief.n_objectives}: "
                 "use --tune-engine=ga, optuna:nsga2 or optuna:tpe"
             )
-        _check_installed(name, sampler)
+        if importlib.util.find_spec("optuna") is None:
+            raise EnvironmentFault(f"the engine {name!r} is Optuna's, which is not installed: {install('optuna')}")
+        if (package := _NEEDS.get(sampler)) and importlib.util.find_spec(package) is None:
+            raise EnvironmentFault(
+                f"the engine {name!r} needs {package}, which is not installed: pip install {package}"
+            )
         self._name = name
         self._space = brief.space
         self._rng = np.random.default_rng(brief.seed)
@@ -78,8 +80,8 @@ class Optuna:
                 sampler=_make_sampler(optuna.samplers, sampler, brief.seed, pool_size),
                 directions=["minimize"] * brief.n_objectives,
             )
-        first = [*brief.seed_points(), *(self._space.sample(self._rng) for _ in range(pool_size))]
-        for point in dict.fromkeys(first):
+        drawn = (self._space.sample(self._rng) for _ in range(pool_size))
+        for point in dict.fromkeys([*brief.seed_points(), *drawn]):
             self._enqueue(point)
 
     def ask(self, n: int) -> list[Candidate]:
@@ -99,9 +101,12 @@ class Optuna:
                 return None
             if (point := self._proposed()) is not None:
                 return point
-        if (fresh := self._unseen()) is None:
+        draws = (self._space.sample(self._rng) for _ in range(_DRAWS))
+        every = self._space.points() if self._space.size <= _ENUMERABLE else ()
+        unseen = next((point for point in itertools.chain(draws, every) if point not in self._asked), None)
+        if unseen is None:
             return None
-        self._enqueue(fresh)
+        self._enqueue(unseen)
         return self._proposed()
 
     def _proposed(self) -> Point | None:
@@ -125,12 +130,6 @@ class Optuna:
             self._study.tell(trial, list(told.scores))
         else:
             self._study.tell(trial, state=self._failed)
-
-    def _unseen(self) -> Point | None:
-        """A point that random draws or, in a small space, enumeration still find; None when there is none."""
-        draws = (self._space.sample(self._rng) for _ in range(_DRAWS))
-        every = self._space.points() if self._space.size <= _ENUMERABLE else ()
-        return next((point for point in itertools.chain(draws, every) if point not in self._asked), None)
 
     # ── genes as Optuna's parameters ─────────────────────────────────────────────────────────────────────────────
 
@@ -183,28 +182,15 @@ def _switch(gene: Gene) -> str:
 
 def _make_sampler(samplers: Any, sampler: Sampler, seed: int, pool_size: int) -> Any:
     seed %= 2**32
+    if sampler == "nsga2":
+        return samplers.NSGAIISampler(population_size=pool_size, seed=seed)
+    common = {"n_startup_trials": pool_size, "seed": seed}
     if sampler == "tpe":
         # The liar keeps candidates of one batch apart: what is being evaluated counts as bad.
-        return samplers.TPESampler(
-            n_startup_trials=pool_size, multivariate=True, group=True, constant_liar=True, seed=seed
-        )
+        return samplers.TPESampler(**common, multivariate=True, group=True, constant_liar=True)
     if sampler == "gp":
-        return samplers.GPSampler(n_startup_trials=pool_size, warn_independent_sampling=False, seed=seed)
-    if sampler == "cmaes":
-        return samplers.CmaEsSampler(
-            n_startup_trials=pool_size, with_margin=True, warn_independent_sampling=False, seed=seed
-        )
-    return samplers.NSGAIISampler(population_size=pool_size, seed=seed)
-
-
-def _check_installed(name: str, sampler: Sampler) -> None:
-    if importlib.util.find_spec("optuna") is None:
-        raise EnvironmentFault(f"the engine {name!r} is Optuna's, which is not installed: {install('optuna')}")
-    for package in _NEEDS[sampler]:
-        if importlib.util.find_spec(package) is None:
-            raise EnvironmentFault(
-                f"the engine {name!r} needs {package}, which is not installed: pip install {package}"
-            )
+        return samplers.GPSampler(**common, warn_independent_sampling=False)
+    return samplers.CmaEsSampler(**common, with_margin=True, warn_independent_sampling=False)
 
 
 @contextmanager

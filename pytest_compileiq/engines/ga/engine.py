@@ -26,7 +26,6 @@ from pytest_compileiq.space import OFF, Point
 from pytest_compileiq.space.parameters import UNDECIDED
 
 _SLOTS = ("marginals", "improvement", "marginals", "improvement")
-
 _POOL_SIZE = 16
 _POOL_WITH_PORTFOLIO = 12
 _FEWEST_SCORED = 4
@@ -39,7 +38,7 @@ _CHOICE = 128
 
 @dataclass(frozen=True)
 class _Pool:
-    """What the next four slots choose from: points (m, genes), their features, and how likely they are not to fail."""
+    """Candidates of the next four slots: points (m, genes), their features, and how likely they are not to fail."""
 
     points: Points
     features: Floats
@@ -68,7 +67,13 @@ class Ga:
         self._queue: deque[tuple[Point, str]] = deque()
         self._outlook: Outlook | None = None  # of the last improvement slot; none with several objectives
         self._drawn = 0
-        self._enqueue_initial(brief)
+        usual = _POOL_WITH_PORTFOLIO if self._listed else _POOL_SIZE
+        self._pool_size = integer_options("ga", brief, {"pool_size": (1, 10_000)}).get("pool_size", usual)
+        baseline = self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
+        if self._space.allows(baseline):
+            self._enqueue(baseline, "baseline")
+        for point in brief.seed_points():
+            self._enqueue(point, "seed")
 
     def ask(self, n: int) -> list[Candidate]:
         asked: list[Candidate] = []
@@ -79,14 +84,13 @@ class Ga:
         return asked
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Take in results; a failure is remembered as one and never given a score."""
+        if not results:
+            return
         points = [self._space.point(told.candidate.knobs) for told in results]
         missing = [np.nan] * self._history.scores.shape[1]
         scores = [missing if told.failure is not None else told.scores for told in results]
-        if results:
-            codes = [told.code for told in results]
-            self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
-            self._told_known = self._marginals = self._located = None
+        self._history.add(np.array(points, dtype=np.int64), np.array(scores), [told.code for told in results])
+        self._told_known = self._marginals = self._located = None
         for point in points:
             self._pending.pop(point, None)
 
@@ -95,44 +99,28 @@ class Ga:
 
     # ── the initial pool ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _enqueue_initial(self, brief: Brief) -> None:
-        usual = _POOL_WITH_PORTFOLIO if self._listed else _POOL_SIZE
-        self._pool_size = integer_options("ga", brief, {"pool_size": (1, 10_000)}).get("pool_size", usual)
-        if self._space.allows(baseline := self._baseline()):
-            self._enqueue(baseline, "baseline")
-        for point in brief.seed_points():
-            self._enqueue(point, "seed")
-
-    def _baseline(self) -> Point:
-        """Everything off that may be off; the first value of everything else."""
-        return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
-
     def _enqueue_drawn(self) -> bool:
-        """The next of the initial pool: two thirds of the portfolio, and first, then by the space's own probabilities.
-
-        Its sets are alike, so they alone do not show the model how far it holds here.
-        """
+        """The next of the initial pool: of the portfolio first, then by the space's own probabilities."""
         self._drawn += 1
-        return self._enqueue_listed() or self._enqueue_random(sparse=False)
-
-    def _enqueue_listed(self) -> bool:
-        """The next of the portfolio that is new, unless two thirds of the pool are drawn."""
+        # Two thirds: the portfolio's sets are alike, so they alone do not show the model how far it holds here.
         while self._listed and self._drawn <= self._pool_size * 2 // 3:
             listed, drawn = np.array([self._listed.popleft()], dtype=np.int64), self._points.draw(self._rng, 1)
-            points = self._canonical(np.where(listed == UNDECIDED, drawn, listed))
-            if any(self._enqueue(tuple(point.tolist()), "portfolio") for point in points):
+            if self._enqueue_first(self._canonical(np.where(listed == UNDECIDED, drawn, listed)), "portfolio"):
                 return True
-        return False
+        return self._enqueue_random(sparse=False)
 
     def _enqueue_random(self, *, sparse: bool) -> bool:
         """A draw by the space's own probabilities, or a sparse one of log-uniform density."""
+        genes = max(len(self._space.genes), 4)
         for _ in range(_DRAWS):
-            genes = max(len(self._space.genes), 4)
             density = float(np.exp(self._rng.uniform(np.log(2 / genes), np.log(0.5)))) if sparse else None
-            point = self._space.sample(self._rng, density)
-            if self._enqueue(point, "random"):
+            if self._enqueue(self._space.sample(self._rng, density), "random"):
                 return True
         return False
+
+    def _enqueue_first(self, points: Points, origin: str) -> bool:
+        """The first of ``points`` that is new."""
+        return any(self._enqueue(tuple(point), origin) for point in points.tolist())
 
     def _enqueue(self, point: Point, origin: str) -> bool:
         if point in self._asked:
@@ -154,19 +142,15 @@ class Ga:
 
     def _enqueue_modelled(self) -> bool:
         if not self._slots:
-            self._learn()
+            if self._fitted_to < self._history.told:  # else nothing is new: a large batch fills several pools
+                fitted = self._history.best_and_newest()
+                self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
+                self._surrogate.improve()
+                self._fitted_to, self._told_known = self._history.told, None
             self._pool, self._located = self._make_pool(), None
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)
         return self._enqueue_marginal() if slot == "marginals" else self._enqueue_improvement()
-
-    def _learn(self) -> None:
-        """Fit both models anew, unless nothing has been told since: a large batch fills several pools."""
-        if self._fitted_to < self._history.told:
-            fitted = self._history.best_and_newest()
-            self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve()
-            self._fitted_to, self._told_known = self._history.told, None
 
     def _enqueue_marginal(self) -> bool:
         marginals = self._told_marginals()
@@ -174,7 +158,7 @@ class Ga:
         features = self._encoding.features(points)
         new = self._sameness.novelty(points, self._known())
         worth = marginals.log_ratio(points) + np.log(self._pool.feasibility.success(features) * new)
-        return self._enqueue_best(points, _best_first(worth, new), "marginals")
+        return self._enqueue_first(points[_best_first(worth, new)], "marginals")
 
     def _enqueue_improvement(self) -> bool:
         process, best = self._surrogate.informed()
@@ -186,10 +170,7 @@ class Ga:
         if self._history.scores.shape[1] == 1 and worth.size:
             most, scale = int(np.argmax(worth)), self._surrogate.scale
             self._outlook = Outlook(float(worth[most]) * scale, float(deviation[most]) * scale)
-        return self._enqueue_best(self._pool.points, _best_first(worth, new), "improvement")
-
-    def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
-        return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
+        return self._enqueue_first(self._pool.points[_best_first(worth, new)], "improvement")
 
     def _known(self) -> Known:
         """What has been told or asked, to judge by how likely the machine code of others is new."""
@@ -235,8 +216,7 @@ class Ga:
             around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
             both = zip((pool, features, worth, new), judged(around), strict=True)
             pool, features, worth, new = (np.concatenate(each) for each in both)
-        best_first = _best_first(worth, new)
-        unasked = (index for index in best_first if tuple(pool[index].tolist()) not in self._asked)
+        unasked = (index for index in _best_first(worth, new) if tuple(pool[index].tolist()) not in self._asked)
         chosen = list(islice(unasked, _CHOICE))
         return _Pool(pool[chosen], features[chosen], feasibility)
 

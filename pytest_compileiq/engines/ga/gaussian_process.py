@@ -40,7 +40,7 @@ class Hyper:
 
 @dataclass(frozen=True)
 class Located:
-    """Points as a process sees them: all of what it predicts there that does not depend on scores.
+    """Points with all parts of a prediction that do not depend on scores.
 
     Attributes:
         features: shape (m, F).
@@ -56,11 +56,7 @@ class Located:
 
 
 class GaussianProcess:
-    """A Gaussian process on features (n, F) and standardised scores (n,).
-
-    Attributes:
-        weights: of the features in the kernel, shape (F,).
-    """
+    """A Gaussian process on features (n, F) and standardised scores (n,); ``weights`` of features, shape (F,)."""
 
     def __init__(self, encoding: Encoding, features: Floats, scores: Floats, hyper: Hyper) -> None:
         self._encoding = encoding
@@ -81,12 +77,9 @@ class GaussianProcess:
         prior = Hyper.prior(len(self.hyper.log_weights))
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._likeness
-        by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
-            "if,if->f", self._features, pull @ self._features
-        )
-        gradient = -0.5 * np.bincount(
-            self._encoding.gene_of, by_feature * self.weights, minlength=len(self.hyper.log_weights)
-        )
+        own = np.einsum("if,if->f", self._features, pull @ self._features)
+        by_feature = (2 * self._features.T @ pull.sum(axis=1) - 2 * own) * self.weights
+        gradient = -0.5 * np.bincount(self._encoding.gene_of, by_feature, minlength=len(prior.log_weights))
         gradient -= (self.hyper.log_weights - prior.log_weights) / _PRIOR_SD**2
         noise = 0.5 * np.trace(excess) * np.exp(self.hyper.log_noise)
         noise -= (self.hyper.log_noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1] ** 2
@@ -108,10 +101,7 @@ class GaussianProcess:
         return Located(features, cross, solved, 1 - np.einsum("ij,ij->i", solved, cross))
 
     def foretold(self, points: Located, believed: Floats) -> tuple[Floats, Floats]:
-        """``predict`` at located points, (m,), (m,), as ``believing`` in more points, shape (k, F), would.
-
-        These leave every mean as it is, and the points' own matrices too: only the variance is less.
-        """
+        """``predict`` at located points, (m,), (m,), after ``believing`` (k, F): only the variance is less."""
         more = self.located(believed)
         corner = self._corner(self._correlation(believed, believed), more.solved @ more.cross.T)
         shared = self._correlation(points.features, believed) - points.solved @ more.cross.T
@@ -126,9 +116,7 @@ class GaussianProcess:
         return informed
 
     def believing(self, features: Floats) -> GaussianProcess:
-        """The process with its own predictions taken for more points (k, F): kriging believer.
-
-        They leave every mean as it is, so only the matrices grow, by a block.
+        """The process with its own predictions taken for more points (k, F): kriging believer; no mean changes.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
@@ -200,16 +188,13 @@ class Surrogate:
         """The process that knows all that has been told, and the best of its scores."""
         weighted_anew = self._history.scores.shape[1] > 1
         if self._informed is None or self._known < self._history.told or weighted_anew:
-            self._informed = self._take_in()
+            new = self._history.scored_since(self._known)
+            self._known = self._history.told
+            self._scores = np.vstack([self._scores, self._history.scores[new]])
+            self._process = self._process.believing(self._history.features[new])
+            standard = self._standard_scores()
+            self._informed = self._process.told(standard), float(np.min(standard))
         return self._informed
-
-    def _take_in(self) -> tuple[GaussianProcess, float]:
-        new = self._history.scored_since(self._known)
-        self._known = self._history.told
-        self._scores = np.vstack([self._scores, self._history.scores[new]])
-        self._process = self._process.believing(self._history.features[new])
-        standard = self._standard_scores()
-        return self._process.told(standard), float(np.min(standard))
 
     def _standard_scores(self) -> Floats:
         """Scores in the order of the process's points: those above the median squashed, then standardised."""

@@ -1,8 +1,7 @@
-"""What a search has evaluated: its history, order and feasibility, and how often options are in what is good.
+"""The evaluated points of a search: their history, order and feasibility, and the options of the best.
 
-Marginals tell how often each option of a gene occurs among the best, and how much more often than among the rest:
-Bergstra et al., "Algorithms for hyper-parameter optimization" (NIPS 2011), section 4: candidates are drawn from the
-density of the good points, and judged by its ratio to that of the others, each gene on its own.
+Marginals: Bergstra et al., "Algorithms for hyper-parameter optimization" (NIPS 2011), section 4: candidates are drawn
+from the density of the good points, and judged by its ratio to that of the others, each gene on its own.
 """
 
 from __future__ import annotations
@@ -152,19 +151,17 @@ class History:
         self._best_and_newest: Points | None = None
 
     def add(self, points: Points, scores: Floats, codes: Sequence[str]) -> None:
-        """Take in ``points`` (k, genes) with their ``scores`` (k, objectives) and what their machine code is called."""
-        for point, score, code in zip(points, scores, codes, strict=True):
-            self._add(point, score, code)
+        """Add ``points`` (k, genes), k > 0, with their ``scores`` (k, objectives) and the names of their code (k)."""
+        numbers = [self._numbers.setdefault(code, told) if code else told for told, code in enumerate(codes, self.told)]
+        self.points = np.vstack([self.points, points])
+        features = np.ascontiguousarray(self._encoding.features(points))  # products round by layout
+        self.features = np.vstack([self.features, features])
+        self.scores = np.vstack([self.scores, scores])
+        self.codes = np.append(self.codes, numbers)
+        self.told += len(points)
         self._best_and_newest = None
         if len(self.points) > 2 * KEPT:
             self._forget()
-
-    def _add(self, point: Points, score: Floats, code: str) -> None:
-        self.codes = np.append(self.codes, self._numbers.setdefault(code, self.told) if code else self.told)
-        self.points = np.vstack([self.points, point])
-        self.features = np.vstack([self.features, self._encoding.features(point[None])])
-        self.scores = np.vstack([self.scores, score])
-        self.told += 1
 
     @property
     def failed(self) -> NDArray[np.bool_]:
