@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pytest_compileiq.errors import EnvironmentFault
 
@@ -21,57 +22,52 @@ Result = TypeVar("Result")
 
 
 def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, least: int) -> list[Result]:
-    """The result of ``work`` on each share of ``items``, in their order; what a share raises is raised here.
+    """The result of ``work`` on each share of ``items``, in their order, computed in forked processes.
 
     Args:
-        work: what to do with one share; its result goes through a pipe, pickled.
+        work: its result on one share is pickled, and its exception is raised here.
         least: items below which a share is not worth a process.
 
     Raises:
         EnvironmentFault: a process was killed before it answered.
     """
-    shares = _shares(items, least)
-    if len(shares) == 1:
-        return [work(shares[0])]
+    count = max(1, min(len(os.sched_getaffinity(0)), len(items) // least))
+    size = -(-len(items) // count) or 1
+    first, *shares = [items[start : start + size] for start in range(0, len(items), size)] or [items]
+    if not shares:
+        return [work(first)]
     others = gc.get_freeze_count()
     gc.freeze()  # the collector skips what is imported by now, and leaves the memory that the processes share alone
     try:
-        return _spread(work, shares)
+        running = [_start(work, share) for share in shares]
+        return [work(first), *(_answer_of(*each) for each in running)]
     finally:
         if not others:  # what somebody else froze stays so
             gc.unfreeze()
 
 
-def _spread(work: Callable[[Sequence[Item]], Result], shares: Sequence[Sequence[Item]]) -> list[Result]:
+def _start(work: Callable[[Sequence[Item]], Result], share: Sequence[Item]) -> tuple[BaseProcess, Connection]:
     forked = multiprocessing.get_context("fork")
-    running = []
-    for share in shares[1:]:
-        receiver, sender = forked.Pipe(duplex=False)
-        process = forked.Process(target=_run, args=(work, share, sender), daemon=True)
-        process.start()
-        sender.close()
-        running.append((process, receiver))
-    results = [work(shares[0])]
-    for process, receiver in running:
-        try:
-            result, error = receiver.recv()
-        except EOFError as end:
-            process.join()
-            raise EnvironmentFault(
-                f"a process that shared the work was killed (exit code {process.exitcode}), by a person or for want of "
-                "memory: run the same again"
-            ) from end
+    receiver, sender = forked.Pipe(duplex=False)
+    process = forked.Process(target=_run, args=(work, share, sender), daemon=True)
+    process.start()
+    sender.close()
+    return process, receiver
+
+
+def _answer_of(process: BaseProcess, receiver: Connection) -> Any:
+    try:
+        result, error = receiver.recv()
+    except EOFError as end:
         process.join()
-        if error is not None:
-            raise error
-        results.append(result)
-    return results
-
-
-def _shares(items: Sequence[Item], least: int) -> list[Sequence[Item]]:
-    count = max(1, min(len(os.sched_getaffinity(0)), len(items) // least))
-    size = -(-len(items) // count) or 1
-    return [items[start : start + size] for start in range(0, len(items), size)] or [items]
+        raise EnvironmentFault(
+            f"a process that shared the work was killed (exit code {process.exitcode}), by a person or for want of "
+            "memory: run the same again"
+        ) from end
+    process.join()
+    if error is not None:
+        raise error
+    return result
 
 
 def _run(work: Callable[[Sequence[Item]], Result], share: Sequence[Item], answer: Connection) -> None:
@@ -91,12 +87,10 @@ class ProcessorTurn:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody measures, or waits to."""
         return self._measuring > 0
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Build, beside others that do."""
         with self._changed:
             self._changed.wait_for(lambda: not self.is_wanted)
             self._building += 1
@@ -127,13 +121,11 @@ def this_architecture() -> str:
 
 
 def what_it_runs() -> str:
-    """What changes times and no machine code: ``Linux 6.1.0-28-amd64, microcode 0xa10113e``."""
+    """Kernel and microcode, which change times and no machine code: ``Linux 6.1.0-28-amd64, microcode 0xa10113e``."""
+    kernel = f"{platform.system()} {platform.release()}"
     try:
-        microcode = re.search(
-            r"^microcode\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE
-        )
+        listed = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except (OSError, ValueError):
-        microcode = None
-    return ", ".join(
-        [f"{platform.system()} {platform.release()}", *([f"microcode {microcode[1]}"] if microcode else [])]
-    )
+        return kernel
+    microcode = re.search(r"^microcode\s*:\s*(\S+)", listed, re.MULTILINE)
+    return f"{kernel}, microcode {microcode[1]}" if microcode else kernel

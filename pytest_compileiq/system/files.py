@@ -50,11 +50,7 @@ def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
 
 
 def nonblocking(path: str, flags: int) -> int:
-    """An ``opener`` of ``open`` that refuses what is no regular file, without waiting for a pipe's other end.
-
-    Raises:
-        OSError: it cannot be opened, or is no regular file.
-    """
+    """An ``opener`` of ``open`` that raises ``OSError`` unless ``path`` is a regular file; it waits for no pipe."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
@@ -94,13 +90,9 @@ def _is_circular(path: Path) -> bool:
 
 
 def replace(path: Path, data: bytes, *, is_lasting: bool = True) -> None:
-    """Replace ``path`` with ``data``: completely or not at all, readable by everyone, and safe from a power cut.
+    """Replace ``path`` with ``data``: completely or not at all, readable by everyone, safe from a power cut if lasting.
 
-    Args:
-        is_lasting: False for what may be lost: a power cut may leave a file in parts.
-
-    Raises:
-        OSError: it cannot be written; ``filename`` is ``path``.
+    Raises ``OSError``, whose ``filename`` is ``path``.
     """
     import tempfile  # acf --help does without it
 
@@ -141,11 +133,7 @@ def _open_nameless(directory: Path) -> int | None:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write a file that a user asked for, completely or not at all; a pipe or a device is written to directly.
-
-    Raises:
-        OSError: it cannot be written; ``filename`` is ``path``.
-    """
+    """Write a file that a user named as ``replace`` does; a pipe or a device is written to directly."""
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8") as stream:
             stream.write(text)
@@ -157,19 +145,13 @@ def write_output(path: Path, text: str) -> None:
 
 
 def machine_lock(what: str) -> Path:
-    """The lock file of ``what``, in ``lock_directory``.
-
-    Raises:
-        EnvironmentFault: that directory cannot be used.
-    """
+    """The lock file of ``what``, in ``lock_directory``."""
     name = f"pytest-compileiq-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}.lock"
     return lock_directory() / name
 
 
 def lock_directory() -> Path:
-    """Where lock files lie: what ``ACF_LOCK_DIR`` names, else a directory that all users of this machine share.
-
-    ``TMPDIR`` is only the fallback, since a user or a batch job may have its own.
+    """The directory of lock files: ``ACF_LOCK_DIR``, else one that all users of this machine share.
 
     Raises:
         EnvironmentFault: ``ACF_LOCK_DIR`` names nothing that this user may write to.
@@ -184,7 +166,7 @@ def lock_directory() -> Path:
         return given
     import tempfile
 
-    places = [Path("/run/lock"), Path("/tmp")]
+    places = [Path("/run/lock"), Path("/tmp")]  # before TMPDIR: a user or a batch job may have one of its own
     return next((place for place in places if _is_for_everybody(place)), Path(tempfile.gettempdir()))
 
 
@@ -200,11 +182,7 @@ def is_in_container() -> bool:
 
 @contextlib.contextmanager
 def locked_in_turn(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
-    """As ``locked``, calling ``waiting`` again and again as long as another process holds it.
-
-    Raises:
-        EnvironmentFault: as ``locked`` does.
-    """
+    """As ``locked``, calling ``waiting`` again and again as long as another process holds the lock."""
     with contextlib.ExitStack() as held:
         while True:
             try:
@@ -235,7 +213,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _is_for_everybody(directory: Path) -> bool:
-    """Whether every user may create files there, and none may remove another's."""
+    """Whether every user may create files in it, and none may remove another's."""
     try:
         mode = directory.stat().st_mode
     except OSError:

@@ -30,7 +30,7 @@ _CHECK_S = 5.0
 
 
 class Request(TypedDict):
-    """What a process is to be: its arguments, its directory and its whole environment."""
+    """Arguments, directory and whole environment of a process."""
 
     arguments: list[str]
     cwd: str
@@ -59,7 +59,7 @@ class ForkServer:
         self._selector.register(control, selectors.EVENT_READ)
 
     def serve(self) -> Request | None:
-        """Serve to the end. Returns in every child, with what it is to be; in the server at its own end, with None."""
+        """Serve to the end. Returns in every child its request; in the server, at its own end, None."""
         while self._is_asked and os.getppid() == self._parent:  # a fork of the parent may hold the socket open
             for key, _ in self._selector.select(_CHECK_S):
                 if key.fd == self._ended:
@@ -98,7 +98,7 @@ class ForkServer:
         return None
 
     def _leave(self, connection: socket.socket, output: int) -> None:
-        """In a new child: keep nothing of the server's, and tell one's number once it leads a session."""
+        """In a new child: keep nothing of the server's, and send its id once it leads a session."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -130,7 +130,7 @@ class ForkServer:
             self._kill_orphans()
 
     def _kill(self, pid: int) -> None:
-        """Kill a child with its group; who has given it up is listened to no longer, and is told its end."""
+        """Kill a child with its group. Its connection is read no more, and gets its exit code."""
         with suppress(KeyError):  # it was killed before
             self._selector.unregister(self._children[pid])
         for kill in (os.killpg, os.kill):  # it leads no group yet in its first moment
@@ -138,7 +138,7 @@ class ForkServer:
                 kill(pid, signal.SIGKILL)
 
     def _kill_orphans(self) -> None:
-        """Kill what programs have left behind that is in no group of theirs, as a daemon is, which forks twice."""
+        """Kill processes that programs left behind outside their groups, such as a daemon, which forks twice."""
         with suppress(PermissionError):  # a program of another user's
             while orphans := _children() - self._children.keys():
                 for pid in orphans:
@@ -161,21 +161,15 @@ def _children() -> set[int]:
 
 
 def _request(connection: socket.socket) -> Request | None:
-    """What is asked for; None where who asks has gone."""
-    header = _received(connection, NUMBER.size)
-    size = NUMBER.unpack(header)[0] if len(header) == NUMBER.size else 0
-    content = _received(connection, size)
+    """The request that comes over a connection; None if its other end has gone."""
+    with connection.makefile("rb") as stream:
+        header = stream.read(NUMBER.size)
+        size = NUMBER.unpack(header)[0] if len(header) == NUMBER.size else 0
+        content = stream.read(size)
     if len(content) < size or not content:
         return None
     request: Request = json.loads(content)
     return request
-
-
-def _received(connection: socket.socket, size: int) -> bytes:
-    content = bytearray()
-    while len(content) < size and (chunk := connection.recv(size - len(content))):
-        content += chunk
-    return bytes(content)
 
 
 def main() -> int:
@@ -183,7 +177,8 @@ def main() -> int:
     control = socket.socket(fileno=int(sys.argv[1]))
     module = import_module(sys.argv[2])
     module.preload()
-    if _threads() != 1:  # what other threads hold locked stays locked in a child for ever
+    tasks = Path("/proc/self/task")  # the threads of libraries included
+    if tasks.is_dir() and len(list(tasks.iterdir())) != 1:  # what others hold locked stays locked in a child for ever
         return 1
     adopt_orphans()
     gc.freeze()  # what is here now is no garbage of the processes to come
@@ -202,12 +197,6 @@ def main() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _threads() -> int:
-    """How many threads this process has, those of libraries included; 1 where nobody can tell."""
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.is_dir() else 1
 
 
 if __name__ == "__main__":

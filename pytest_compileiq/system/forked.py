@@ -48,12 +48,9 @@ _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG")
 class ForkedModule:
     """Runs ``python -P -m module`` as ``process.run`` does, of a module with ``main()`` and ``preload()``.
 
-    ``preload`` does what every program begins with, and starts no thread. Where it cannot be done once for all, or
-    where a server is killed, a program begins from nothing. A server lives until the end of this process, or until
-    another environment or directory is asked for.
-
-    Attributes:
-        environment: what the server and its programs have besides this process's own.
+    ``preload`` is what every program begins with, and starts no thread. Where it fails, or the server is killed, a
+    program begins from nothing. A server lives until the end of this process, or until a run needs another environment
+    or directory. ``environment`` is added to that of the server and its programs.
     """
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
@@ -74,7 +71,6 @@ class ForkedModule:
         return self.run_alone(arguments, timeout_s=timeout_s - (time.monotonic() - begun), cwd=cwd, env=env)
 
     def run_alone(self, arguments: Sequence[str], *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
-        """The same in a process that begins from nothing."""
         argv = [sys.executable, "-P", "-m", self._module, *arguments]
         return run(argv, timeout_s=timeout_s, cwd=cwd, env={**env, **self.environment})
 
@@ -108,7 +104,7 @@ class ForkedModule:
 
 @dataclass(frozen=True)
 class _Key:
-    """Which server it is: of which process, for what."""
+    """What a server is kept for."""
 
     owner: int
     module: str
@@ -127,7 +123,7 @@ class _Server:
 
     @classmethod
     def started(cls, key: _Key) -> _Server | None:
-        """A new one; None where this machine starts no more processes."""
+        """A new server; None where this machine starts no more processes."""
         try:
             control, theirs = socket.socketpair()
         except OSError:
@@ -146,7 +142,7 @@ class _Server:
         return cls(key, process, control)
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Whether it has loaded what programs begin with, which is waited for; False at once where it could not."""
+        """Whether it has preloaded, after waiting for that; False at once if it could not."""
         if not self._is_ready and _is_readable(self.control, timeout_s):
             self._is_ready = self.control.recv(len(READY)) == READY
         return self._is_ready
@@ -186,7 +182,7 @@ class _Program:
             self._opened = opened.pop_all()
 
     def finish(self, begun: float, timeout_s: float) -> Finished:
-        """Read it to its end, or kill it with its group; ConnectionError if the server ended before it."""
+        """Read its output to the end, or kill it with its group; ConnectionError if the server ended before it."""
         tail = Tail(TAIL_BYTES)
         try:
             timed_out = not drain(
@@ -200,7 +196,7 @@ class _Program:
         return Finished(code, tail.text(), timed_out, time.monotonic() - begun)
 
     def _ended(self) -> int | None:
-        """Have it killed unless it has ended, with what is left of its group; None where nobody says how it ended."""
+        """Have the rest of its group killed, and itself unless it has ended; its exit code, None if nobody tells."""
         try:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_WR)

@@ -26,14 +26,9 @@ class Process:
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """Processor time since boot, in ticks.
+    """Processor time since boot, in ticks, and the visible processes by id."""
 
-    Attributes:
-        busy: all cores together, including other containers and time stolen by the host.
-        processes: id → a process visible here.
-    """
-
-    busy: int
+    busy: int  # all cores together, including other containers and time stolen by the host
     processes: Mapping[int, Process]
 
 

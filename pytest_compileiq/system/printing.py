@@ -154,7 +154,6 @@ class Terminal:
 
     @property
     def is_silent(self) -> bool:
-        """Whether progress is not shown at all: ``-q``."""
         return self._reporter is None or self._config.get_verbosity() < 0
 
     @property

@@ -183,10 +183,7 @@ def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphan below this process, so that whatever its programs leave behind is its child.
-
-    Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
-    """
+    """Become the parent of every orphan below this process: a daemon that forked twice is its child, then."""
     if sys.platform == "linux":
         import ctypes  # heavy, and only workers and servers adopt
 
@@ -260,19 +257,16 @@ _open_tokens: list[str] = []
 class Guard:
     """While open, processes started for a run carry a random token, and die at the latest with this process.
 
-    These are all processes started by ``run`` or with a ``marked`` environment, and their descendants; a server that a
-    user's fixture starts from this process is not one of them. A small watchdog in its own session, no child of this
-    process, holds the other end of a pipe. When that closes, or this process is gone, the watchdog kills every carrier
-    of the token and removes ``folder``. It starts before ``folder`` is created, so no death leaves one behind. Double
-    forks and ``setsid`` do not escape it; a program started with an emptied environment does.
-
-    Carriers are found in ``/proc``. On systems other than Linux none are found, and only ``run`` kills process groups.
+    These are the processes started by ``run`` or with a ``marked`` environment, and their descendants. A watchdog in
+    its own session, no child of this process, holds the other end of a pipe. When that closes, or this process is gone,
+    it kills every carrier of the token and removes ``folder``. Double forks and ``setsid`` do not escape it; a program
+    started with an emptied environment does. Without ``/proc`` no carriers are found: only ``run`` kills its group.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = secrets.token_hex(16)
-        with watchdog.pidfd_of(os.getpid()) as pidfd:
+        with watchdog.pidfd_of(os.getpid()) as pidfd:  # before the folder is made: no death leaves one behind
             # An empty environment: a guard around this process must not kill the watchdog as one of its carriers.
             self._watchdog = subprocess.Popen(
                 [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(pidfd), str(folder)],
@@ -292,7 +286,7 @@ class Guard:
         return {**environment, RUN_TOKEN_VARIABLE: self.token}
 
     def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
-        """Kill the guard's carriers, except those in ``sessions`` and in a running ``run``; return their ids."""
+        """Kill the carriers, except those in ``sessions`` and in a running ``run``; return their ids."""
         with STARTING:
             return watchdog.kill_carriers(self.token, {os.getpid()}, {*RUNNING, *sessions})
 

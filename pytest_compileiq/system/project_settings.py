@@ -17,26 +17,15 @@ _OWN = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # these are
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """The settings of one file.
-
-    Attributes:
-        file: the file that holds them.
-        section: the section's heading as written, e.g. ``[pytest]``.
-        values: texts, or TOML's own types.
-        is_native: whether lists are written as TOML lists, so that a text is never split into one.
-    """
+    """The settings of one file, under ``section`` as written there, e.g. ``[pytest]``."""
 
     file: Path
     section: str
     values: Mapping[str, Any]
-    is_native: bool = False
+    is_native: bool = False  # lists are TOML's, so that a text is never split into one
 
     def named_options(self) -> NamedOptions:
-        """The options that ``acf_options`` allows in controls files.
-
-        Raises:
-            UserError: an entry is not an option.
-        """
+        """The options that ``acf_options`` allows in controls files; raises ``UserError`` if an entry is none."""
         value = self.values.get(OPTIONS_KEY, [])
         try:
             entries = shlex.split(value) if isinstance(value, str) and not self.is_native else value
@@ -51,7 +40,6 @@ class ProjectSettings:
         return self.naming(tuple(entries))
 
     def naming(self, entries: tuple[str, ...]) -> NamedOptions:
-        """``entries`` as written in this file."""
         return NamedOptions(entries, f"{self.section} of {self.file.name}", self.file.suffix == ".toml")
 
 

@@ -27,13 +27,9 @@ Content = TypeVar("Content")
 
 
 class SeenFiles(Struct):
-    """Contents of files and names in directories, as they are at the moment of each call; links are followed.
+    """Contents of files and names in directories, as they are at the moment of each call; links are followed."""
 
-    Attributes:
-        settled_ns: how long ago a file of a fine-grained file system must have been touched for its times to tell.
-    """
-
-    settled_ns: int = _SETTLED_NS
+    settled_ns: int = _SETTLED_NS  # since a file of a fine-grained file system was touched, for its times to tell
     _digests: dict[str, tuple[Signature, str]] = msgspec.field(default_factory=dict)
     _names: dict[str, tuple[Signature, frozenset[str]]] = msgspec.field(default_factory=dict)
 
@@ -71,7 +67,7 @@ class SeenFiles(Struct):
 
 
 def signature_of(path: str) -> Signature | None:
-    """What tells a file or directory from any other, and from itself before a change; None where there is none."""
+    """What distinguishes a file or directory from others, and from itself before a change; None if it is missing."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a thousand of these a second
     except (OSError, ValueError):

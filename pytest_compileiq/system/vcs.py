@@ -1,4 +1,4 @@
-"""What git knows about the project: its commit, changed files, and the commits that touched files. Read-only."""
+"""Git's view of the project: its commit, changed files, and the commits that touched files. Read-only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMEOUT_S = 20
 class Revision:
     """The commit checked out, and the files that differ from it; both None without a repository or a commit.
 
-    ``not_asked`` is git's own sentence where it does not answer, and both are None for want of that.
+    Where git does not answer, both are None, and ``not_asked`` is its own sentence.
     """
 
     commit: str | None
@@ -32,9 +32,9 @@ class Revision:
 
 
 def revision(rootdir: Path, files: Sequence[str]) -> Revision:
-    """The commit of ``rootdir``, and those of ``files`` (relative to it) that differ from the commit or are untracked.
+    """The commit of ``rootdir``, and which of ``files`` (relative to it) differ from the commit or are untracked.
 
-    A directory among ``files`` stands for all files below it; files outside the repository are ignored.
+    A directory among ``files`` means all files below it; files outside the repository are ignored.
     """
     try:
         repository = open_repository(rootdir)
@@ -63,8 +63,7 @@ def revision(rootdir: Path, files: Sequence[str]) -> Revision:
 def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
     """The content of ``file`` (relative to ``rootdir``) at ``commit``; None if it was not there.
 
-    Raises:
-        NotAsked: git does not answer.
+    Raises ``NotAsked`` if git does not answer.
     """
     repository = open_repository(rootdir)
     if repository is None or repository.working_tree_dir is None:
@@ -81,8 +80,7 @@ def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
 def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, limit: int = 5) -> list[str]:
     """``1a2b3c4d Speed up the loop (Ada, 2026-11-20)`` for the newest commits after ``since`` that touched ``files``.
 
-    Empty when the repository or the commit is missing; git's own sentence where it does not answer. ``since`` is
-    untrusted: anything but a hash is refused.
+    Empty without the repository or the commit; git's own sentence where it does not answer. ``since`` is untrusted.
     """
     try:
         repository = open_repository(rootdir) if files and since and _COMMIT.fullmatch(since) else None
@@ -102,12 +100,9 @@ def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, lim
 
 
 def listed_files(rootdir: Path) -> list[str] | None:
-    """What git tracks or does not ignore below ``rootdir``, submodules included; None where there is no repository.
+    """Files below ``rootdir`` that git tracks (deleted ones included) or does not ignore, also in submodules.
 
-    Paths are relative to ``rootdir``. A tracked file that was deleted is listed as well.
-
-    Raises:
-        NotAsked: git does not answer.
+    Paths are relative to ``rootdir``; None where there is no repository. Raises ``NotAsked`` if git does not answer.
     """
     repository = open_repository(rootdir)
     if repository is None:
@@ -125,7 +120,6 @@ def listed_files(rootdir: Path) -> list[str] | None:
 
 
 def _with_submodule(rootdir: Path, name: str) -> list[str]:
-    """``name`` itself, or the files of the repository that it is."""
     folder = rootdir / name
     if folder.is_symlink() or not folder.is_dir():
         return [name]
@@ -155,7 +149,7 @@ def open_repository(rootdir: Path) -> Repo | None:
 
 
 def not_asked(rootdir: Path, error: Exception) -> NotAsked:
-    """What is raised where GitPython failed, in the words of git itself."""
+    """The error of GitPython, in the words of git itself."""
     try:
         asked = run(["git", "-C", str(rootdir), "rev-parse", "--git-dir"], timeout_s=_TIMEOUT_S)
     except EnvironmentFault as missing:

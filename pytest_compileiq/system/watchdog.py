@@ -27,20 +27,16 @@ _GIVE_UP_S = 30.0
 def carriers(token: str) -> list[int]:
     """Ids of live processes that started with ``token`` in their environment, even after double forks and ``setsid``.
 
-    Read from ``/proc/*/environ``, so the list is empty on systems other than Linux. Zombies have no environment, so
-    they are not listed.
+    Empty on systems without ``/proc``. Zombies have no environment, so they are not listed.
     """
     wanted = f"{RUN_TOKEN_VARIABLE}={token}".encode()
     return sorted(pid for pid, environ in of_each_process("environ") if wanted in environ.split(b"\0"))
 
 
 def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
-    """Id and content of ``/proc/PID/NAME`` of each readable process; nothing on systems other than Linux.
-
-    A process may end at any step. This is no glob, because listing the directory of an ended process fails with ESRCH,
-    which ``Path.exists`` does not treat as absence.
-    """
+    """Id and content of ``/proc/PID/NAME`` of each readable process; nothing on systems other than Linux."""
     try:
+        # No glob: listing the directory of an ended process fails with ESRCH, which it does not treat as absence.
         entries = list(Path("/proc").iterdir())
     except OSError:
         return
@@ -54,37 +50,26 @@ def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
                 yield int(entry.name), content
 
 
-def not_in(sessions: Collection[int], pids: Collection[int]) -> set[int]:
-    """Those of ``pids`` that are alive and in none of ``sessions``."""
-    outside = set()
-    for pid in pids:
-        try:
-            if os.getsid(pid) not in sessions:
-                outside.add(pid)
-        except ProcessLookupError:
-            continue
-    return outside
-
-
 def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[int] = ()) -> list[int]:
-    """SIGKILL the carriers of ``token`` until only ``spare`` is left, and return the ids of those killed.
-
-    Processes in ``sessions`` are spared as well, even those forked meanwhile. It repeats, since a process may fork
-    between the listing and the kill. It gives up after 30 s: a process stuck in the kernel cannot be killed.
-    """
+    """SIGKILL the carriers of ``token``, except ``spare`` and all in ``sessions``; return the ids of those killed."""
     killed: set[int] = set()
-    give_up_at = time.monotonic() + _GIVE_UP_S
-    while (living := not_in(sessions, set(carriers(token)) - set(spare))) and time.monotonic() < give_up_at:
-        for pid in living:
+    give_up_at = time.monotonic() + _GIVE_UP_S  # a process stuck in the kernel cannot be killed
+    is_over = False
+    while not is_over and time.monotonic() < give_up_at:  # a process may fork between the listing and the kill
+        is_over = True
+        for pid in set(carriers(token)) - set(spare):
             try:
+                if os.getsid(pid) in sessions:
+                    continue
+                is_over = False
                 os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
             except ProcessLookupError:
                 continue
             except PermissionError:
                 spare = {*spare, pid}
-                continue
-            killed.add(pid)
-        time.sleep(_ROUND_PAUSE_S)
+        if not is_over:
+            time.sleep(_ROUND_PAUSE_S)
     return sorted(killed)
 
 
@@ -103,37 +88,25 @@ def pidfd_of(pid: int) -> Iterator[int]:
 
 
 def wait_for_the_end_of(watched_pid: int, pidfd: int) -> None:
-    """Return when standard input closes or brings anything, or when the watched process is gone.
-
-    It may be gone and the pipe open, since a fork of it holds it too.
-
-    Args:
-        pidfd: of the watched process, readable once it has ended; -1 where the system has none.
-    """
-    watched = [0] if pidfd < 0 else [0, pidfd]
+    """Return when standard input closes or brings anything, or when the watched process, of ``pidfd``, is gone."""
+    watched = [0] if pidfd < 0 else [0, pidfd]  # not the pipe alone: a fork of the process may hold it open
     while not select.select(watched, [], [], _CHECK_S)[0] and _is_alive(watched_pid):
         pass
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether there is such a process; a zombie, or another one with its number, counts."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # another user's
+        pass
     return True
 
 
-def leave_the_parent() -> None:
-    """Go on as a child of nobody who is watched."""
-    if os.fork():
-        os._exit(0)
-
-
 if __name__ == "__main__":
-    leave_the_parent()
+    if os.fork():  # go on as a child of nobody who is watched
+        os._exit(0)
     wait_for_the_end_of(int(sys.argv[2]), int(sys.argv[3]))
     kill_carriers(sys.argv[1])
     shutil.rmtree(sys.argv[4], ignore_errors=True)
