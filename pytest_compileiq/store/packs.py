@@ -13,7 +13,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -184,18 +184,30 @@ class Sidecar(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class NeighbourAcf:
-    """One ACF of ptx-anneal's store, with its key and sidecar."""
+class AcfFilter:
+    """Which ACFs of ptx-anneal's store; None is any."""
 
-    arch: str
-    ptx: str
-    ptxas: str | None
+    arch: str | None = None
+    ptxas: str | None = None
+    ptx: str | None = None
+
+
+@dataclass(frozen=True)
+class ImportedAcf:
+    """One ACF of another place: its plain name in the pack, and the ``source`` that the manifest records."""
+
+    filename: str
     data: bytes
-    sidecar: Sidecar
+    source: Mapping[str, str | float | bool] = field(default_factory=dict)
 
-    @property
-    def filename(self) -> str:
-        return "-".join(filter(None, (self.arch, self.ptx[:16], self.ptxas))) + ".acf"
+
+@dataclass(frozen=True)
+class ForeignAcfs:
+    """ACFs to import, the number of ``others``, and a sentence on each that cannot be used."""
+
+    acfs: Sequence[ImportedAcf]
+    others: int = 0
+    unusable: Sequence[str] = ()
 
 
 def ptx_hash(ptx: str) -> str:
@@ -219,9 +231,11 @@ def _files(root: Path) -> Iterator[Path]:
             yield from sorted(path for path in directory.iterdir() if _FILE.fullmatch(path.name))
 
 
-def _read_neighbour(path: Path) -> NeighbourAcf:
+def _read_neighbour(path: Path, wanted: AcfFilter) -> ImportedAcf | None:
+    """One ACF of the store; None if it is valid, and for something else."""
     key = _FILE.fullmatch(path.name)
     assert key
+    arch, ptx, ptxas = path.parent.name, key["ptx"], key["ptxas"]
     data = _bytes(path, MAX_CONTROLS_BYTES)
     if not data:
         raise StoreError(f"{path}: is empty")
@@ -232,10 +246,19 @@ def _read_neighbour(path: Path) -> NeighbourAcf:
             sidecar = msgspec.json.decode(_bytes(beside, _LARGEST_SIDECAR), type=Sidecar)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{beside}: is no sidecar of ptx-anneal: {error}") from error
-    for said, here in ((sidecar.arch, path.parent.name), (sidecar.ir_hash, key["ptx"])):
+    for said, here in ((sidecar.arch, arch), (sidecar.ir_hash, ptx)):
         if said not in ("", here):
             raise StoreError(f"{beside}: is of {said:.80}, and lies beside {here}")
-    return NeighbourAcf(path.parent.name, key["ptx"], key["ptxas"], data, sidecar)
+    if any(each not in (None, here) for each, here in zip(astuple(wanted), (arch, ptxas, ptx), strict=True)):
+        return None
+    space = sidecar.search_space.resolved_tag if sidecar.search_space else None
+    source = {
+        "store": "ptx-anneal", "arch": arch, "ptx": ptx, "ptxas": ptxas, "entry": sidecar.entry,
+        "engine": sidecar.engine, "search_space": space, "search_win": sidecar.search_win,
+        "forced": sidecar.forced or None,
+    }  # fmt: skip
+    name = "-".join(filter(None, (arch, ptx[:16], ptxas))) + ".acf"
+    return ImportedAcf(name, data, {key: value for key, value in source.items() if value is not None})
 
 
 def _bytes(path: Path, limit: int) -> bytes:
@@ -246,37 +269,6 @@ def _bytes(path: Path, limit: int) -> bytes:
 
 
 # ── into a project, as a pack ────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class AcfFilter:
-    """Which ACFs of ptx-anneal's store; None is any."""
-
-    arch: str | None = None
-    ptxas: str | None = None
-    ptx: str | None = None
-
-    def is_for(self, acf: NeighbourAcf) -> bool:
-        pairs = (self.arch, acf.arch), (self.ptxas, acf.ptxas), (self.ptx, acf.ptx)
-        return all(wanted in (None, has) for wanted, has in pairs)
-
-
-@dataclass(frozen=True)
-class ImportedAcf:
-    """One ACF of another place: its plain name in the pack, and the ``source`` that the manifest records."""
-
-    filename: str
-    data: bytes
-    source: Mapping[str, str | float | bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ForeignAcfs:
-    """ACFs to import, the number of ``others``, and a sentence on each that cannot be used."""
-
-    acfs: Sequence[ImportedAcf]
-    others: int = 0
-    unusable: Sequence[str] = ()
 
 
 def look(path: Path, wanted: AcfFilter) -> ForeignAcfs:
@@ -295,14 +287,12 @@ def look(path: Path, wanted: AcfFilter) -> ForeignAcfs:
     chosen, others, unusable = list[ImportedAcf](), 0, list[str]()
     for file in _files(path):
         try:
-            acf = _read_neighbour(file)
+            if acf := _read_neighbour(file, wanted):
+                chosen.append(acf)
+            else:
+                others += 1
         except StoreError as error:
             unusable.append(str(error))
-            continue
-        if wanted.is_for(acf):
-            chosen.append(ImportedAcf(acf.filename, acf.data, _source(acf)))
-        else:
-            others += 1
     return ForeignAcfs(chosen, others, unusable)
 
 
@@ -328,13 +318,3 @@ def write_pack(acfs: Sequence[ImportedAcf], directory: Path) -> None:
         replace(directory / MANIFEST, json.dumps({"acfs": listed}, indent=2).encode())
     except OSError as error:
         raise StoreError(f"{directory}: cannot be written: {fault_of(error)}") from error
-
-
-def _source(acf: NeighbourAcf) -> Mapping[str, str | float | bool]:
-    said = acf.sidecar
-    space = said.search_space.resolved_tag if said.search_space else None
-    source = {
-        "store": "ptx-anneal", "arch": acf.arch, "ptx": acf.ptx, "ptxas": acf.ptxas, "entry": said.entry,
-        "engine": said.engine, "search_space": space, "search_win": said.search_win, "forced": said.forced or None,
-    }  # fmt: skip
-    return {name: value for name, value in source.items() if value is not None}

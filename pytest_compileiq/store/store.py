@@ -62,11 +62,7 @@ class Store:
         self.root = root
 
     def names(self) -> list[str]:
-        """Artifact names, sorted; anything else in the store is skipped here and reported by ``health``.
-
-        Raises:
-            StoreError: the store exists and cannot be read.
-        """
+        """Artifact names, sorted; raises a ``StoreError`` for a store that exists and cannot be read."""
         return [entry.name for entry in self._entries(self.root) if _is_artifact_folder(entry)]
 
     def require(self, names: Iterable[str]) -> None:
@@ -76,12 +72,7 @@ class Store:
             raise self._nothing_called(unknown[0], known)
 
     def find(self, name: str, target: str | None) -> list[str]:
-        """The targets of an artifact, or the one that is asked for.
-
-        Raises:
-            UserError: there is none.
-            StoreError: the store, or the artifact's directory, exists and cannot be read.
-        """
+        """The targets of an artifact, or the requested one; raises as ``require`` does."""
         known = self.names()
         if name not in known or not (targets := self.targets(name)):
             raise self._nothing_called(name, [other for other in known if other != name])
@@ -97,11 +88,7 @@ class Store:
         )
 
     def targets(self, name: str) -> list[str]:
-        """Targets that have metadata under ``name``, sorted.
-
-        Raises:
-            StoreError: the artifact's directory exists and cannot be read.
-        """
+        """Targets that have metadata under ``name``, sorted; raises as ``names`` does."""
         files = [entry.name for entry in self._entries(self._folder(name))]
         return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
 
@@ -180,17 +167,14 @@ class Store:
         Raises:
             StoreError: the directory cannot be written, something in it is a link, or the artifact cannot be read back.
         """
-        folder = self._folder(name)
-        new: list[tuple[Path, bytes]] = []
-        named = referenced(artifact)
-        for data in controls:
-            file = controls_file_name(artifact.target, data)
-            if file in named:
-                new.append((folder / file, data))
+        folder, named = self._folder(name), referenced(artifact)
+        files = {controls_file_name(artifact.target, data): data for data in controls}
+        new = [(folder / file, data) for file, data in files.items() if file in named]
         if samples:
             data = encode_samples(samples)
-            artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
-            new.append((folder / samples_file_name(artifact.target, data), data))
+            file = samples_file_name(artifact.target, data)
+            artifact = _naming_samples(artifact, samples, file)
+            new.append((folder / file, data))
         new.append((self.metadata_path(name, artifact.target), render(artifact)))
         for path, data in new:  # what ``read`` would refuse is not written
             if len(data) > (limit := _LIMITS[path.suffix]):
