@@ -1,11 +1,11 @@
-"""``where=``: predicates over knobs, and what they say of a point that may be decided in part.
+"""``where=``: predicates over knobs, their rulings on partly decided points, and the region that they leave.
 
-A predicate is a function of a mapping of the knobs that are on. It is called with a mapping that answers what is
-decided and notes the first gene that it cannot answer, so that an enumeration decides only what a predicate reads.
+A predicate is called with a mapping that answers decided knobs and notes the first gene that it cannot answer, so that
+an enumeration decides only the genes that a predicate reads.
 
-A box is a point decided in part, of which every completion is allowed. Deciding one gene after the other that the
-predicates read splits the space into boxes and what is refused; where that takes too many steps, random descents of
-the same tree estimate its size without bias (Knuth, "Estimating the efficiency of backtrack programs", Mathematics of
+A box is a partly decided point, of which every completion is allowed. Deciding one gene after the other that the
+predicates read splits the space into boxes and refusals; where that takes too many steps, random descents of the same
+tree estimate its size without bias (Knuth, "Estimating the efficiency of backtrack programs", Mathematics of
 Computation 29, 1975).
 """
 
@@ -38,8 +38,8 @@ class Predicate:
     """A condition on knobs.
 
     Attributes:
-        call: takes a mapping of knobs and gives True for what it allows.
-        text: how a message quotes it.
+        call: a mapping of knobs → whether they are allowed.
+        text: its quotation in messages.
         identity: equal for equal conditions: its syntax, and the values that it takes from outside.
     """
 
@@ -50,10 +50,10 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Where:
-    """What bounds a space: every predicate has to hold.
+    """The bounds of a space: every predicate has to hold.
 
     Attributes:
-        defaults: what predicates read of a knob that is off: the baseline's own value.
+        defaults: knob → its value for predicates where it is off: the baseline's own.
     """
 
     predicates: tuple[Predicate, ...]
@@ -65,8 +65,8 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What predicates say of a point: which one refuses it, or the gene to decide before they can say; else allowed."""
+class Ruling:
+    """The predicate that refuses a point, or the gene to decide before the predicates can be judged; else allowed."""
 
     refused_by: Predicate | None = None
     undecided: int | None = None
@@ -77,21 +77,25 @@ class Verdict:
         return self.refused_by is None and self.undecided is None
 
 
-_ALLOWED = Verdict()
-
-
 class Judge:
-    """Holds ``where``'s predicates to points of ``genes``."""
+    """The predicates of ``where`` on points of ``genes``.
+
+    Attributes:
+        numbers: knob → its gene.
+        lineages: gene → the groups that it is in, outermost first, and itself.
+    """
 
     def __init__(self, genes: Sequence[Gene], where: Where) -> None:
         self.genes = genes
         self.defaults = where.defaults
         self.numbers = {gene.name: number for number, gene in enumerate(genes) if gene.kind != "switch"}
-        self.lineages = [_lineage(genes, number) for number in range(len(genes))]
+        self.lineages: list[list[int]] = []
+        for number, gene in enumerate(genes):
+            self.lineages.append([*(self.lineages[gene.parent] if gene.parent is not None else ()), number])
         self._predicates = where.predicates
 
-    def __call__(self, point: Sequence[int], decide: Callable[[int], None] | None = None) -> Verdict:
-        """The verdict on a point that may be decided in part.
+    def __call__(self, point: Sequence[int], decide: Callable[[int], None] | None = None) -> Ruling:
+        """Judge a point that may be decided in part.
 
         Args:
             point: indices of the genes, ``UNDECIDED`` or not.
@@ -106,30 +110,21 @@ class Judge:
             if (holds := _answer(predicate, knobs)) is None:
                 undecided = knobs.undecided if undecided is None else undecided
             elif not holds:
-                return Verdict(refused_by=predicate)
-        return _ALLOWED if undecided is None else Verdict(undecided=undecided)
+                return Ruling(refused_by=predicate)
+        return Ruling(undecided=undecided)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Knobs(Mapping[str, KnobValue]):
-    """The knobs of a point, as a predicate reads them.
+    """The knobs of a point, as a predicate reads them."""
 
-    Attributes:
-        undecided: the first gene that was read and is not decided.
-        misspelt: the first name that was read and does not exist.
-        read: what was answered, for messages.
-        off: names that were read of knobs that are off.
-    """
-
-    __slots__ = ("decide", "judge", "misspelt", "off", "point", "read", "undecided")
-
-    def __init__(self, judge: Judge, point: Sequence[int], decide: Callable[[int], None] | None) -> None:
-        self.judge = judge
-        self.point = point
-        self.decide = decide
-        self.undecided: int | None = None
-        self.misspelt: str | None = None
-        self.read: dict[str, KnobValue] = {}
-        self.off: set[str] = set()
+    judge: Judge
+    point: Sequence[int]
+    decide: Callable[[int], None] | None
+    undecided: int | None = None  # the first gene that was read undecided
+    misspelt: str | None = None  # the first unknown name that was read
+    read: dict[str, KnobValue] = field(default_factory=dict)  # all answers, for messages
+    off: set[str] = field(default_factory=set)  # names that were read of knobs that are off
 
     def __getitem__(self, name: str) -> KnobValue:
         number = self.judge.numbers.get(name)
@@ -175,7 +170,7 @@ class _Knobs(Mapping[str, KnobValue]):
 
 
 def _answer(predicate: Predicate, knobs: _Knobs) -> bool | None:
-    """What ``predicate`` says; None where it read what is not decided, whatever it made of that."""
+    """The answer of ``predicate``; None where it read an undecided gene, whatever it made of that."""
     failure: Exception | None = None
     answer: Any = None
     try:
@@ -194,7 +189,8 @@ def _answer(predicate: Predicate, knobs: _Knobs) -> bool | None:
         )
     if failure is not None:
         raise MarkerError(f"{where} failed on {knobs.read}: {type(failure).__name__}: {failure}") from failure
-    if not _is_bool(answer):
+    kind = type(answer)
+    if kind is not bool and not (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
         raise MarkerError(f"{where} gave {answer!r:.80} for {knobs.read}: expected True or False")
     return bool(answer)
 
@@ -206,19 +202,6 @@ def no_knob(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     return f"the space has no knob {name!r}{did_you_mean(name, names)}{expected}"
 
 
-def _is_bool(answer: object) -> bool:
-    kind = type(answer)
-    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
-
-
-def _lineage(genes: Sequence[Gene], number: int) -> tuple[int, ...]:
-    """The groups that a gene is in, outermost first, and the gene."""
-    lineage = [number]
-    while (parent := genes[lineage[0]].parent) is not None:
-        lineage.insert(0, parent)
-    return tuple(lineage)
-
-
 MOST_STEPS = 100_000
 DESCENTS = 2000
 _SEED = 0
@@ -226,10 +209,10 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Region:
-    """What is left of ``shape``.
+    """The allowed part of ``shape``.
 
     Attributes:
-        boxes: disjoint; all of the region where it is ``exact``, else what descents came upon.
+        boxes: disjoint; all of the region where it is ``exact``, else those that descents came upon.
         size: the number of points, or an estimate of it.
     """
 
@@ -240,7 +223,7 @@ class Region:
 
     @classmethod
     def of(cls, shape: Shape, judge: Judge, *, steps: int = MOST_STEPS, descents: int = DESCENTS) -> Region:
-        """The region that ``judge`` allows, enumerated in at most ``steps`` verdicts, else by ``descents``.
+        """The region that ``judge`` allows, enumerated in at most ``steps`` rulings, else by ``descents``.
 
         Raises:
             MarkerError: a predicate cannot be judged.
@@ -257,7 +240,7 @@ class Region:
         return cls(shape, tuple(dict.fromkeys(boxes)), size, exact=False)
 
     def draw(self, rng: np.random.Generator) -> Point:
-        """A point by the genes' own probabilities, if the region is exact; else one near what descents came upon."""
+        """A point by the genes' own probabilities, if the region is exact; else one of the boxes found."""
         place = bisect.bisect_right(self._cumulative, rng.random() * self._cumulative[-1])
         return self.shape.draw(rng, self.boxes[min(place, len(self.boxes) - 1)])
 
@@ -277,15 +260,15 @@ def _enumerated(shape: Shape, judge: Judge, steps: int) -> list[Point] | None:
     stack: list[Point] = [shape.free]
     while stack:
         decided = stack.pop()
-        verdict = judge(decided)
+        ruling = judge(decided)
         steps -= 1
-        if verdict.allowed and shape.size(decided):  # a group that is on with nothing inside is no point
+        if ruling.allowed and shape.size(decided):  # a group that is on with nothing inside is no point
             boxes.append(decided)
-        elif verdict.undecided is not None:
-            options = shape.options(verdict.undecided)
+        elif (number := ruling.undecided) is not None:
+            options = shape.options(number)
             if len(options) + len(stack) > steps:
                 return None
-            stack += [_with(decided, verdict.undecided, index) for index in reversed(options)]
+            stack += [(*decided[:number], index, *decided[number + 1 :]) for index in reversed(options)]
     return boxes
 
 
@@ -294,9 +277,9 @@ class _Descent:
     """One random way down the tree of decisions.
 
     Attributes:
-        box: what was decided where it ended.
-        size: the points that are allowed there.
-        paths: how many such ways there are if all were alike: one over the probability of this one.
+        box: the decisions at its end.
+        size: the number of allowed points there.
+        paths: one over its probability: the number of ways if all were alike.
     """
 
     box: Point
@@ -335,12 +318,8 @@ class _Descent:
         return cls._at(shape, point, judge(point, decide), 0)
 
     @classmethod
-    def _at(cls, shape: Shape, point: Sequence[int], verdict: Verdict, paths: int) -> _Descent:
-        return cls(tuple(point), shape.size(point) if verdict.allowed else 0, paths)
-
-
-def _with(decided: Point, number: int, index: int) -> Point:
-    return (*decided[:number], index, *decided[number + 1 :])
+    def _at(cls, shape: Shape, point: Sequence[int], ruling: Ruling, paths: int) -> _Descent:
+        return cls(tuple(point), shape.size(point) if ruling.allowed else 0, paths)
 
 
 def count_text(points: int) -> str:

@@ -35,11 +35,11 @@ class Space:
     """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive.
 
     Attributes:
-        opaque: drawn beside the genes, by the one engine that can: points, size and membership leave it out.
-        presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
-        where: what every point has to satisfy; None where every point is allowed.
-        compiler: whose options the genes are, for engines that know what these do to most kernels; "" where unknown.
-        behind: what options have that are off, by the command that they are added to, as far as it says so.
+        opaque: drawn beside the genes, by CompileIQ alone: points, size and membership leave it out.
+        presets: knobs worth trying first, as an expert of the compiler would set them by hand.
+        where: the condition on every point; None where every point is allowed.
+        compiler: the compiler of the options, for engines with experience of it; "" where unknown.
+        behind: options that are off → their values in the command that they are added to, where it sets them.
     """
 
     genes: tuple[Gene, ...]
@@ -76,14 +76,7 @@ class Space:
         for space in spaces:
             shift = len(genes)
             genes += [
-                Gene(
-                    gene.name,
-                    gene.kind,
-                    gene.values,
-                    gene.knockout_prob,
-                    None if gene.parent is None else gene.parent + shift,
-                )
-                for gene in space.genes
+                replace(gene, parent=None if gene.parent is None else gene.parent + shift) for gene in space.genes
             ]
         presets = itertools.chain.from_iterable(space.presets for space in spaces)
         bounds = [space.where for space in spaces if space.where is not None]
@@ -130,11 +123,6 @@ class Space:
 
     @cached_property
     def _region(self) -> Region:
-        """What ``where`` leaves.
-
-        Raises:
-            MarkerError: nothing, as far as could be seen.
-        """
         region = Region.of(self._shape, self._judge)
         if not region.boxes:
             raise MarkerError(_NOTHING_LEFT if region.exact else _NOTHING_SEEN)
@@ -157,9 +145,10 @@ class Space:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the space in canonical JSON."""
-        text: list[list[object]] = [
-            [gene.name, gene.kind, _values_text(gene.values), gene.knockout_prob, gene.parent] for gene in self.genes
-        ]
+        text: list[list[object]] = []
+        for gene in self.genes:
+            values = str(gene.values) if isinstance(gene.values, range) else list(gene.values)
+            text.append([gene.name, gene.kind, values, gene.knockout_prob, gene.parent])
         if self.opaque is not None:
             text.append([str(self.opaque)])
         if self.where is not None:
@@ -180,7 +169,7 @@ class Space:
         return self.where is None or self._judge(point).allowed
 
     def knobs(self, point: Sequence[int]) -> dict[str, KnobValue]:
-        """What the compiler or the kernel is told: knobs that are on, in the space's order."""
+        """The knobs that are on, in the space's order."""
         pairs = zip(self.genes, self.canonical(point), strict=True)
         return {gene.name: gene.values[index] for gene, index in pairs if index != OFF and gene.kind != "switch"}
 
@@ -190,22 +179,20 @@ class Space:
         Raises:
             MarkerError: they do not lie in the space.
         """
-        by_name = {gene.name: number for number, gene in enumerate(self.genes) if gene.kind != "switch"}
-        if unknown := sorted(set(knobs) - set(by_name)):
-            raise MarkerError(no_knob(unknown[0], by_name))
+        judge = self._judge
+        if unknown := sorted(set(knobs) - set(judge.numbers)):
+            raise MarkerError(no_knob(unknown[0], judge.numbers))
         result = [OFF] * len(self.genes)
         for name, value in knobs.items():
-            number = by_name[name]
+            *groups, number = judge.lineages[judge.numbers[name]]
             result[number] = _index(self.genes[number], value)
-            parent = self.genes[number].parent
-            while parent is not None:
-                result[parent] = 0
-                parent = self.genes[parent].parent
+            for group in groups:
+                result[group] = 0
         for gene, index in zip(self.genes, result, strict=True):
             active = gene.parent is None or result[gene.parent] != OFF
             if active and index == OFF and gene.knockout_prob == 0:
                 raise MarkerError(f"the knob {gene.name!r} is always on in the space, and is absent")
-        if self.where is not None and (refused_by := self._judge(result).refused_by) is not None:
+        if (refused_by := judge(result).refused_by) is not None:
             raise MarkerError(f"where= refuses it: {refused_by.text}")
         return tuple(result)
 
@@ -264,7 +251,3 @@ def _index(gene: Gene, value: KnobValue) -> int:
     if isinstance(gene.values, range) and type(value) is int and value in gene.values:
         return gene.values.index(value)
     raise MarkerError(f"the knob {gene.name!r} has no value {value!r}")
-
-
-def _values_text(values: Sequence[KnobValue]) -> object:
-    return str(values) if isinstance(values, range) else list(values)
