@@ -108,6 +108,18 @@ class EngineConformance:
         distinct = {(space.point(candidate.knobs), candidate.blob) for candidate in asked}
         assert len(distinct) == len(asked), f"{len(asked) - len(distinct)} candidates were asked more than once"
 
+    def _check_whole_search(self, space: Space, judge: Judge, objectives: int = 1) -> None:
+        asked = self.search(self.make(self.brief(space, objectives=objectives)), judge)
+        assert len(asked) == min(self.evaluations, space.size), "the search ended early"
+        self.check_candidates(asked, space)
+
+    def _exhausted(self, space: Space) -> list[Candidate]:
+        engine = self.make(self.brief(space))
+        asked = self.search(engine, self.scored, space.size + self.batch)
+        self.check_candidates(asked, space)
+        assert engine.ask(self.batch) == [], "after its end a search has begun again"
+        return asked
+
     def test_no_more_candidates_are_given_than_asked_for(self) -> None:
         engine = self.make(self.brief())
         for n in (1, 3, 7, 2):
@@ -116,27 +128,16 @@ class EngineConformance:
             engine.tell([self.scored(candidate) for candidate in batch])
 
     def test_candidates_lie_in_the_space_and_are_distinct(self) -> None:
-        asked = self.search(self.make(self.brief()), self.scored)
-        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
-        self.check_candidates(asked, self.space)
+        self._check_whole_search(self.space, self.scored)
 
     def test_a_small_space_is_searched_to_its_end_and_no_further(self) -> None:
-        engine = self.make(self.brief(self.small_space))
-        asked = self.search(engine, self.scored, self.small_space.size + self.batch)
-        self.check_candidates(asked, self.small_space)
-        assert engine.ask(self.batch) == [], "after its end a search has begun again"
+        self._exhausted(self.small_space)
 
     def test_no_candidate_lies_outside_of_where(self) -> None:
-        asked = self.search(self.make(self.brief(self.bounded_space)), self.scored)
-        assert len(asked) == min(self.evaluations, self.bounded_space.size), "the search ended early"
-        self.check_candidates(asked, self.bounded_space)
+        self._check_whole_search(self.bounded_space, self.scored)
 
     def test_the_little_that_where_leaves_is_searched_and_no_further(self) -> None:
-        engine = self.make(self.brief(SLIVER_SPACE))
-        asked = self.search(engine, self.scored, SLIVER_SPACE.size + self.batch)
-        self.check_candidates(asked, SLIVER_SPACE)
-        assert asked, "none of the points that are left was tried"
-        assert engine.ask(self.batch) == [], "after its end a search has begun again"
+        assert self._exhausted(SLIVER_SPACE), "none of the points that are left was tried"
 
     def test_a_group_that_is_on_with_nothing_inside_is_the_group_that_is_off(self) -> None:
         asked = self.search(self.make(self.brief(GROUP_SPACE)), self.scored, 20)
@@ -144,9 +145,7 @@ class EngineConformance:
 
     @pytest.mark.parametrize("kind", get_args(FailureKind))
     def test_a_search_in_which_everything_fails_goes_on(self, kind: FailureKind) -> None:
-        asked = self.search(self.make(self.brief()), lambda candidate: Told(candidate, failure=kind))
-        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
-        self.check_candidates(asked, self.space)
+        self._check_whole_search(self.space, lambda candidate: Told(candidate, failure=kind))
 
     def test_some_failures_and_equal_scores_are_taken(self) -> None:
         def judge(candidate: Candidate) -> Told:
@@ -165,8 +164,7 @@ class EngineConformance:
         self.check_candidates(asked, self.space)
 
     def test_duplicates_by_machine_code_are_taken(self) -> None:
-        asked = self.search(self.make(self.brief()), lambda candidate: Told(candidate, (0.5,), duplicate=True))
-        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
+        self._check_whole_search(self.space, lambda candidate: Told(candidate, (0.5,), duplicate=True))
 
     def test_equal_seeds_and_results_give_equal_searches(self) -> None:
         if not self.deterministic:
@@ -207,6 +205,4 @@ class EngineConformance:
             scores = tuple(float(number >> 8 * index & 255) for index in range(self.objectives))
             return Told(candidate, scores) if number % 5 else Told(candidate, failure="wrong")
 
-        asked = self.search(self.make(self.brief(objectives=self.objectives)), judge)
-        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
-        self.check_candidates(asked, self.space)
+        self._check_whole_search(self.space, judge, self.objectives)

@@ -35,22 +35,18 @@ from pytest_compileiq.workers.messages import (
 from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
+_ANSWERS: dict[type[Order], Answer] = {
+    Enter: Entered(),
+    Leave: Left(None),
+    CheckTask: CheckAnswer(_TOUCHED),
+    LookTask: LookAnswer(None),
+    DrawTask: DrawAnswer(Draw()),
+    FirstCallsTask: FirstCallsAnswer(None),
+}
 
 
 def obedient(order: Order) -> Answer:
     """The answer of a worker whose kernel is correct and takes a millisecond."""
-    if isinstance(order, Enter):
-        return Entered()
-    if isinstance(order, Leave):
-        return Left(None)
-    if isinstance(order, CheckTask):
-        return CheckAnswer(_TOUCHED)
-    if isinstance(order, LookTask):
-        return LookAnswer(None)
-    if isinstance(order, DrawTask):
-        return DrawAnswer(Draw())
-    if isinstance(order, FirstCallsTask):
-        return FirstCallsAnswer(None)
     if isinstance(order, BlockTask):
         slots = tuple(
             Slot(quad, slot, ARMS[letter], (1e-3,) * order.plan.samples)
@@ -58,7 +54,7 @@ def obedient(order: Order) -> Answer:
             for slot, letter in enumerate(arms)
         )
         return BlockAnswer({"runtime": slots}, {}, _TOUCHED)
-    return Ready()
+    return _ANSWERS.get(type(order), Ready())
 
 
 @dataclass

@@ -46,28 +46,26 @@ from pytest_compileiq.toolchains.options import parse_rendered
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
 
 FAKE_SPACE = Space.from_mapping({"-O": choice([1, 2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)})
-
-
 _COMPILER = Compiler("fake", "1.0.0", "fake 1.0.0", ("fake", "kernel.src"))
 _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
 
 
-def _code_of(knobs: Knobs) -> Mapping[str, str]:
-    return {"kernel": repr(sorted(knobs.items()))}
+def _text_of(controls: ControlsFile | None) -> str:
+    return controls.data.decode("latin-1") if controls else ""
 
 
 @dataclass(frozen=True)
 class FakeBuilder(Builder):
-    """A ``Builder`` whose machine code is whatever ``code`` says.
+    """A ``Builder`` with the machine code that ``code`` gives.
 
     Attributes:
         code: knobs → entry function → the text that stands for its machine code; its length is its ``code_bytes``.
-        refusals: rendered options → why the compiler refuses them.
+        refusals: rendered options → the compiler's reason to refuse them.
         built: the rendered options of every build, in order; ``""`` is the baseline.
         source: what the one source file holds.
     """
 
-    code: Callable[[Knobs], Mapping[str, str]] = _code_of
+    code: Callable[[Knobs], Mapping[str, str]] = lambda knobs: {"kernel": repr(sorted(knobs.items()))}
     refusals: Mapping[str, str] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
     source: str = "one"
@@ -102,16 +100,14 @@ class FakeBuilder(Builder):
         return {"kernel.src": sha256_hex(self.source.encode())}
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        text = controls.data.decode("latin-1") if controls else ""
+        text = _text_of(controls)
         self.built.append(text)
         if reason := self.refusals.get(text):
             raise BuildError(reason, kind="compile")
-        entries = self.code({**controls.knobs, **_blob_of(controls)} if controls else {})
-        code = {
-            name: CodeDigest(sha256_hex(body.encode()), {"code_bytes": len(body)}) for name, body in entries.items()
-        }
-        total = sum(digest.metrics["code_bytes"] for digest in code.values())
-        return BuildResult(out_dir / "kernel", code, {"code_bytes": total}, "", 0.001)
+        blob = {"blob": text} if controls and controls.kind == "blob" else {}
+        bodies = self.code({**controls.knobs, **blob} if controls else {})
+        code = {name: CodeDigest(sha256_hex(body.encode()), {"code_bytes": len(body)}) for name, body in bodies.items()}
+        return BuildResult(out_dir / "kernel", code, {"code_bytes": sum(map(len, bodies.values()))}, "", 0.001)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         return (f"@{path}",)
@@ -119,10 +115,6 @@ class FakeBuilder(Builder):
     def load(self, built: BuildResult, used: set[str]) -> Any:
         used |= built.code.keys()
         return built.path
-
-
-def _blob_of(controls: ControlsFile) -> dict[str, str]:
-    return {"blob": controls.data.decode("latin-1")} if controls.kind == "blob" else {}
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,7 @@ class FakeTimer(Timer):
 
 @dataclass
 class FakePool:
-    """A ``Pool`` whose runtimes are what ``seconds`` says, with a little noise that is the same in every run.
+    """A ``Pool`` with the runtimes that ``seconds`` gives, and a little noise, the same in every run.
 
     Attributes:
         seconds: controls (None: the baseline) → seconds of one call.
@@ -215,10 +207,10 @@ class FakePool:
         device = {objective.metric: benchmark.device(objective.metric).name for objective in benchmark.timed_objectives}
         rows = [
             SampleRow(
-                device[metric], workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample, value,
+                name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample, value,
                 self.drops(slot.quad), unit=self.units(number),
             )
-            for metric in device
+            for metric, name in device.items()
             for slot in sample_values(
                 msgspec.structs.replace(plan.of(metric), discard=False), lambda arm: self._seconds_of(arms[arm]),
                 is_over=partial(plan.is_lost, metric),
@@ -247,7 +239,7 @@ class FakePool:
         bits_promised: bool = False,
     ) -> Draw:
         self._ask("draw", number, controls)
-        given = self.draws(controls.data.decode("latin-1") if controls else "", number, seed)
+        given = self.draws(_text_of(controls), number, seed)
         if isinstance(given, EvaluationFailed):
             raise given
         return given
@@ -265,7 +257,7 @@ class FakePool:
         self.asked.append(("close", 0, ""))
 
     def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
-        options = controls.data.decode("latin-1") if controls else ""
+        options = _text_of(controls)
         if self.interrupt_at is not None and len(self.asked) >= self.interrupt_at:
             self.interrupt_at = None
             signal.raise_signal(signal.SIGINT)
@@ -295,12 +287,7 @@ class FakeProgress:
 
 def by_options(seconds: Mapping[str, float], otherwise: float = 1e-3) -> Callable[[ControlsFile | None], float]:
     """Seconds by a part of the rendered options: ``{"-fast": 5e-4}``."""
-
-    def of(controls: ControlsFile | None) -> float:
-        text = controls.data.decode("latin-1") if controls else ""
-        return next((value for part, value in seconds.items() if part in text), otherwise)
-
-    return of
+    return lambda controls: next((value for part, value in seconds.items() if part in _text_of(controls)), otherwise)
 
 
 def fake_benchmark(
