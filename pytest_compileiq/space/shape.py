@@ -1,4 +1,4 @@
-"""How genes hang together: which points there are of them, how many, and how one is drawn.
+"""The tree of genes: its points, their number, and draws from them.
 
 A point may be decided in part: ``UNDECIDED`` genes are free. A gene is decided after the groups that it is in.
 """
@@ -82,13 +82,11 @@ class Shape:
 
     def draw(self, rng: np.random.Generator, decided: Sequence[int], density: float | None = None) -> Point:
         """A random point that agrees with ``decided``; ``density`` as in ``Space.sample``."""
-        result = []
-        for gene, index in zip(self.genes, decided, strict=True):
-            if index != UNDECIDED:
-                result.append(index)
-                continue
-            on = 1 - gene.knockout_prob if density is None or gene.knockout_prob == 0 else density
-            result.append(int(rng.integers(len(gene.values))) if rng.random() < on else OFF)
+        result = list(decided)
+        for number, gene in enumerate(self.genes):
+            if result[number] == UNDECIDED:
+                on = 1 - gene.knockout_prob if density is None or gene.knockout_prob == 0 else density
+                result[number] = int(rng.integers(len(gene.values))) if rng.random() < on else OFF
         return self.canonical(result)
 
     def points(self, decided: Sequence[int]) -> Iterator[Point]:

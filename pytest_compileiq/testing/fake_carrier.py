@@ -13,48 +13,31 @@ from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.timing.sampler import ARMS, Slot
-from pytest_compileiq.workers.messages import (
-    Answer,
-    BlockTask,
-    CheckAnswer,
-    CheckTask,
-    DrawAnswer,
-    DrawTask,
-    Enter,
-    Entered,
-    FirstCallsAnswer,
-    FirstCallsTask,
-    Leave,
-    Left,
-    LookAnswer,
-    LookTask,
-    Order,
-    Ready,
-    Start,
-)
+from pytest_compileiq.workers import messages
+from pytest_compileiq.workers.messages import Answer, Order
 from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
 _ANSWERS: dict[type[Order], Answer] = {
-    Enter: Entered(),
-    Leave: Left(None),
-    CheckTask: CheckAnswer(_TOUCHED),
-    LookTask: LookAnswer(None),
-    DrawTask: DrawAnswer(Draw()),
-    FirstCallsTask: FirstCallsAnswer(None),
+    messages.Enter: messages.Entered(),
+    messages.Leave: messages.Left(None),
+    messages.CheckTask: messages.CheckAnswer(_TOUCHED),
+    messages.LookTask: messages.LookAnswer(None),
+    messages.DrawTask: messages.DrawAnswer(Draw()),
+    messages.FirstCallsTask: messages.FirstCallsAnswer(None),
 }
 
 
 def obedient(order: Order) -> Answer:
     """The answer of a worker whose kernel is correct and takes a millisecond."""
-    if isinstance(order, BlockTask):
+    if isinstance(order, messages.BlockTask):
         slots = tuple(
             Slot(quad, slot, ARMS[letter], (1e-3,) * order.plan.samples)
             for quad, arms in enumerate(order.plan.quads)
             for slot, letter in enumerate(arms)
         )
         return BlockAnswer({"runtime": slots}, {}, _TOUCHED)
-    return _ANSWERS.get(type(order), Ready())
+    return _ANSWERS.get(type(order), messages.Ready())
 
 
 @dataclass
@@ -77,7 +60,7 @@ class FakeCarrier:
     shares_files: bool = True
     devices: int = 1
 
-    def launch(self, start: Start, number: int) -> _FakeLine:
+    def launch(self, start: messages.Start, number: int) -> _FakeLine:
         launched = sum(what == "Start" for what, _ in self.said)
         if launched == self.launches:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")

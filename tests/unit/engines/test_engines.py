@@ -20,9 +20,6 @@ from pytest_compileiq.testing import SMALL_SPACE
 from tests.examples import MIXED, OPAQUE
 
 OPEN = ("ga", "random")
-SMALL = Space.from_mapping(
-    {"-O": choice([1, 2, 3]), "-funroll-loops": literal("", 0.5), "group": {"-g": choice(["a", "b"])}}
-)
 LARGE = Space.from_mapping(
     {f"-f{number}": literal("", 0.6) for number in range(30)}
     | {f"-p{number}=": choice([1, 2, 4, 8], 0.5) for number in range(6)}
@@ -57,8 +54,10 @@ def scored(candidate) -> Told:
 
 @pytest.mark.parametrize("name", OPEN)
 def test_an_engine_ends_when_the_space_is_exhausted_and_repeats_nothing(name):
-    asked = search(make(name, Brief(SMALL, 1)), 1000, lambda candidate: Told(candidate, (float(len(candidate.knobs)),)))
-    assert len(asked) == SMALL.size == 18
+    asked = search(
+        make(name, Brief(SMALL_SPACE, 1)), 1000, lambda candidate: Told(candidate, (float(len(candidate.knobs)),))
+    )
+    assert len(asked) == SMALL_SPACE.size == 18
     assert len({tuple(sorted(knobs.items())) for knobs in asked}) == 18
 
 
@@ -121,15 +120,19 @@ def test_unknown_engines_and_options_are_named():
     with pytest.raises(
         MarkerError, match=r"no engine 'genetic': expected auto, compileiq, ga, grid, optuna:cmaes, .*, pack, random"
     ):
-        make("genetic", Brief(SMALL, 1))
+        make("genetic", Brief(SMALL_SPACE, 1))
     with pytest.raises(MarkerError, match="no option 'generations': expected pool_size"):
-        make("ga", Brief(SMALL, 1, options={"generations": 3}))
+        make("ga", Brief(SMALL_SPACE, 1, options={"generations": 3}))
     with pytest.raises(MarkerError, match="pool_size = 0"):
-        make("ga", Brief(SMALL, 1, options={"pool_size": 0}))
+        make("ga", Brief(SMALL_SPACE, 1, options={"pool_size": 0}))
 
 
 def test_auto_takes_compileiq_for_an_opaque_space_and_ga_for_an_open_one():
-    assert (choose("auto", OPAQUE), choose("auto", MIXED), choose("auto", SMALL)) == ("compileiq", "compileiq", "ga")
+    assert (choose("auto", OPAQUE), choose("auto", MIXED), choose("auto", SMALL_SPACE)) == (
+        "compileiq",
+        "compileiq",
+        "ga",
+    )
     for name in OPEN:
         with pytest.raises(MarkerError, match=f"engine '{name}' cannot draw from CompileIQ's ptxas 13.3 space"):
             make(name, Brief(OPAQUE, 1))
@@ -137,7 +140,7 @@ def test_auto_takes_compileiq_for_an_opaque_space_and_ga_for_an_open_one():
 
 def test_for_an_engine_of_our_own_no_installed_package_is_looked_at(monkeypatch):
     monkeypatch.setattr("pytest_compileiq.engines.registry.entry_points", None)
-    assert choose("ga", SMALL) == "ga" and make("random", Brief(SMALL, 1)).ask(1)
+    assert choose("ga", SMALL_SPACE) == "ga" and make("random", Brief(SMALL_SPACE, 1)).ask(1)
 
 
 def test_pack_asks_for_what_it_is_given_in_order_and_nothing_else():
@@ -177,17 +180,21 @@ class Prophet(RandomSearch):
         return self.told
 
 
+def foreseeing(told) -> Foreign:
+    prophet = Prophet(Brief(SMALL_SPACE, 1))
+    prophet.told = told
+    return Foreign(prophet, EntryPoint("prophet", "theirs:Prophet", "engines"), SMALL_SPACE)
+
+
 @pytest.mark.parametrize("told", [None, Outlook(0.01, 0.1)])
 def test_a_third_party_s_outlook_is_passed_on(told):
-    engine = Foreign(Prophet(Brief(SMALL_SPACE, 1)), EntryPoint("prophet", "theirs:Prophet", "engines"), SMALL_SPACE)
-    engine._engine.told = told
+    engine = foreseeing(told)
     assert engine.outlook() == told
 
 
 @pytest.mark.parametrize("told", [Outlook(-0.1, 0.1), Outlook(float("nan"), 0.1), Outlook(0.1, float("inf")), 0.1])
 def test_an_outlook_that_is_none_blames_its_engine(told):
-    engine = Foreign(Prophet(Brief(SMALL_SPACE, 1)), EntryPoint("prophet", "theirs:Prophet", "engines"), SMALL_SPACE)
-    engine._engine.told = told
+    engine = foreseeing(told)
     with pytest.raises(EnvironmentFault, match=r"'prophet' .*outlook\(\) gave .*expected an Outlook"):
         engine.outlook()
 

@@ -10,11 +10,10 @@ from pytest_compileiq.engines.registry import BUILT_IN, choose, make
 from pytest_compileiq.engines.simple import MOST_POINTS
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.space import PtxasSearchSpace, Space, literal
+from pytest_compileiq.space import Space, literal
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE
-
-OPAQUE = Space((), PtxasSearchSpace())
+from tests.examples import OPAQUE
 
 
 def test_it_asks_every_point_once_in_the_space_s_own_order():
