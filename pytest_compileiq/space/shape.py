@@ -1,19 +1,33 @@
-"""The tree of genes: its points, their number, and draws from them.
+"""The tree of genes: its points, their number, draws from them, and the region that ``where=`` leaves.
 
 A point may be decided in part: ``UNDECIDED`` genes are free. A gene is decided after the groups that it is in.
+
+A box is a partly decided point, of which every completion is allowed. Deciding one gene after the other that the
+predicates read splits the space into boxes and refusals; where that takes too many steps, random descents of the same
+tree estimate its size without bias (Knuth, "Estimating the efficiency of backtrack programs", Mathematics of
+Computation 29, 1975).
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from random import Random
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.space.constraints import Judge, Ruling
 from pytest_compileiq.space.parameters import OFF, UNDECIDED, Gene, Point
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np
+
+_MOST_STEPS = 100_000
+DESCENTS = 2000
+_SEED = 0
 
 
 class Shape:
@@ -114,3 +128,118 @@ class Shape:
         if decided[number] != UNDECIDED:
             return range(decided[number], decided[number] + 1)
         return self.options(number)
+
+
+@dataclass(frozen=True)
+class Region:
+    """The allowed part of ``shape``.
+
+    Attributes:
+        boxes: disjoint; all of the region where it is ``exact``, else those that descents came upon.
+        size: the number of points, or an estimate of it.
+    """
+
+    shape: Shape
+    boxes: tuple[Point, ...]
+    size: int
+    exact: bool
+
+    @classmethod
+    def of(cls, shape: Shape, judge: Judge, *, steps: int = _MOST_STEPS, descents: int = DESCENTS) -> Region:
+        """The region that ``judge`` allows, enumerated in at most ``steps`` rulings, else by ``descents``.
+
+        Raises:
+            MarkerError: a predicate cannot be judged.
+        """
+        rng = Random(_SEED)
+        uniform = [_Descent.uniform(shape, judge, rng) for _ in range(descents)]
+        leaves = sum(descent.paths for descent in uniform) // descents  # Knuth's estimate of the tree's own size
+        boxes = _enumerated(shape, judge, steps) if leaves <= steps else None
+        if boxes is not None:
+            return cls(shape, tuple(boxes), sum(map(shape.size, boxes)), exact=True)
+        typical = [_Descent.typical(shape, judge, rng) for _ in range(descents)]
+        boxes = [descent.box for descent in [*uniform, *typical] if descent.size]
+        size = sum(descent.size * descent.paths for descent in uniform) // descents
+        return cls(shape, tuple(dict.fromkeys(boxes)), size, exact=False)
+
+    def draw(self, rng: np.random.Generator) -> Point:
+        """A point by the genes' own probabilities, if the region is exact; else one of the boxes found."""
+        place = bisect.bisect_right(self._cumulative, rng.random() * self._cumulative[-1])
+        return self.shape.draw(rng, self.boxes[min(place, len(self.boxes) - 1)])
+
+    def points(self) -> Iterator[Point]:
+        """Every point of the boxes, box by box."""
+        return itertools.chain.from_iterable(map(self.shape.points, self.boxes))
+
+    @cached_property
+    def _cumulative(self) -> list[float]:
+        least = 1e-300  # a knob whose probability is 0 is still in the space
+        return list(itertools.accumulate(max(self.shape.probability(box), least) for box in self.boxes))
+
+
+def _enumerated(shape: Shape, judge: Judge, steps: int) -> list[Point] | None:
+    """All boxes, in the space's order of the genes that are read; None where that takes more than ``steps``."""
+    boxes: list[Point] = []
+    stack: list[Point] = [shape.free]
+    while stack:
+        decided = stack.pop()
+        ruling = judge(decided)
+        steps -= 1
+        if ruling.allowed and shape.size(decided):  # a group that is on with nothing inside is no point
+            boxes.append(decided)
+        elif (number := ruling.undecided) is not None:
+            options = shape.options(number)
+            if len(options) + len(stack) > steps:
+                return None
+            stack += [(*decided[:number], index, *decided[number + 1 :]) for index in reversed(options)]
+    return boxes
+
+
+@dataclass(frozen=True)
+class _Descent:
+    """One random way down the tree of decisions.
+
+    Attributes:
+        box: the decisions at its end.
+        size: the number of allowed points there.
+        paths: one over its probability: the number of ways if all were alike.
+    """
+
+    box: Point
+    size: int
+    paths: int
+
+    @classmethod
+    def uniform(cls, shape: Shape, judge: Judge, rng: Random) -> _Descent:
+        """Every state of a gene, and of a group with all that is inside it, is as likely as the others."""
+        paths = [1, 1]
+
+        def decide(number: int) -> None:
+            states, options = shape.size_of(number, point), shape.options(number)
+            drawn = rng.randrange(states)
+            if shape.genes[number].kind == "switch":
+                point[number] = options[min(drawn, 1)]
+                paths[1] *= states - 1 if drawn else 1
+            else:
+                point[number] = options[drawn]
+            paths[0] *= states
+
+        point = list(shape.free)
+        return cls._at(shape, point, judge(point, decide), paths[0] // paths[1])
+
+    @classmethod
+    def typical(cls, shape: Shape, judge: Judge, rng: Random) -> _Descent:
+        """By the genes' own probabilities, or by one density for all that may be off; its paths are not counted."""
+
+        def decide(number: int) -> None:
+            gene = shape.genes[number]
+            on = 1 - gene.knockout_prob if density is None or gene.knockout_prob == 0 else density
+            point[number] = rng.randrange(len(gene.values)) if rng.random() < on else OFF
+
+        density = rng.choice([None, rng.random()])
+        point = list(shape.free)
+        return cls._at(shape, point, judge(point, decide), 0)
+
+    @classmethod
+    def _at(cls, shape: Shape, point: Sequence[int], ruling: Ruling, paths: int) -> _Descent:
+        return cls(tuple(point), shape.size(point) if ruling.allowed else 0, paths)

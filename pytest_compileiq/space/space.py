@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
-from pytest_compileiq.space.constraints import DESCENTS, Judge, Region, Where, count_text, no_knob, share_text
+from pytest_compileiq.space.constraints import Judge, Where, no_knob
 from pytest_compileiq.space.opaque import OpaqueSpace
 from pytest_compileiq.space.parameters import GROUP_PROBABILITY, OFF, Gene, Parameter, Point
-from pytest_compileiq.space.shape import Shape
+from pytest_compileiq.space.shape import DESCENTS, Region, Shape
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np
@@ -136,11 +137,16 @@ class Space:
 
     @property
     def size_text(self) -> str:
-        """How many points there are, for a message: ``1,152 points of 4,096 (where=)``."""
-        everything = self._shape.size(self._shape.free)
+        """The number of points for a message: ``1,152 points of 4,096 (where=)``; an estimate has two digits."""
+        everything = _count_text(self._shape.size(self._shape.free))
         if self.where is None:
-            return count_text(everything)
-        return share_text(self._region.size, everything, exact=self._region.exact)
+            return everything
+        left, size = "very few", self._region.size
+        if self._region.exact:
+            left = _count_text(size)
+        elif size:
+            left = f"about {_count_text(round(size, 1 - int(math.log10(size))))}"
+        return f"{left} points of {everything} (where=)"
 
     @cached_property
     def digest(self) -> str:
@@ -251,3 +257,9 @@ def _index(gene: Gene, value: KnobValue) -> int:
     if isinstance(gene.values, range) and type(value) is int and value in gene.values:
         return gene.values.index(value)
     raise MarkerError(f"the knob {gene.name!r} has no value {value!r}")
+
+
+def _count_text(points: int) -> str:
+    if points < 10**12:
+        return f"{points:,}"
+    return f"{points:.1e}" if points < 10**300 else "more than 1e+300"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.space import Predicate, Space, Where, choice, literal
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.space.constraints import Judge, Region
-from pytest_compileiq.space.shape import Shape
+from pytest_compileiq.space.constraints import Judge
+from pytest_compileiq.space.shape import Region, Shape
 
 QUICK = settings(max_examples=30)
 knockouts = st.sampled_from([None, 0.3, 0.9])
