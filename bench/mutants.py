@@ -36,7 +36,6 @@ LIMIT_S = 60  # for a mutant that does not end
 TESTS = {
     "rules.calls": ("test_calls.py",),
     "rules.claims": ("test_claims.py", "test_claimed_devices.py", "test_diff.py"),
-    "rules.design": ("test_design.py", "test_tails.py"),
     "rules.diff": ("test_diff.py",),
     "rules.fingerprint": ("test_fingerprint.py",),
     "rules.evidence": (
