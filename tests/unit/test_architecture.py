@@ -199,6 +199,15 @@ def _silent(tree: ast.Module) -> Iterator[str]:
             yield node.name
 
 
+def test_a_public_class_has_a_name_of_its_own():
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in imports_and_classes(path):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not {name: places for name, places in found.items() if len(places) > 1}
+
+
 def test_rules_touch_no_file_clock_process_or_random_module():
     forbidden = {"os", "pathlib", "time", "subprocess", "random", "socket", "threading", "tempfile"}
     for path in (PACKAGE / "rules").glob("*.py"):
