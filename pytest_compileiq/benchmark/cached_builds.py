@@ -13,7 +13,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import CacheMismatch
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
-from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
+from pytest_compileiq.store.build_cache import BuildCache, CacheEntry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
 from pytest_compileiq.toolchains.base import Builder, CacheableBuild
 
@@ -27,7 +27,7 @@ _Asked = tuple[CacheableBuild, str]  # what a build depends on, and its key
 class CachedBuild(Struct, frozen=True):
     """A build that the cache has. Its file lies there until it is put where it would have been built."""
 
-    entry: Entry
+    entry: CacheEntry
     out_dir: Path
 
     @property
@@ -119,7 +119,7 @@ class CachedBuilds(Struct):
         builder: Builder,
         controls: ControlsFile | None,
         make: Callable[[], BuildResult],
-    ) -> tuple[BuildResult, Entry | None]:
+    ) -> tuple[BuildResult, CacheEntry | None]:
         """A new build, and what may be kept of it."""
         own, installed = inputs
         # Looked up before the build and behind it: nothing is kept if an input changed meanwhile.
@@ -136,7 +136,7 @@ class CachedBuilds(Struct):
         )
         if not (is_all_known and is_of_these and is_one and has_settled and self._are_absent(own | installed)):
             return built, None
-        return built, Entry(
+        return built, CacheEntry(
             files=known,
             absent=_in_order(own.absent),
             installed=Installed(as_installed, _in_order(installed.absent)).encoded(),
@@ -157,7 +157,7 @@ class CachedBuilds(Struct):
     def _are_absent(self, inputs: Inputs) -> bool:
         return all(self.seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())
 
-    def _expect_the_same(self, cached: tuple[Path, Entry], built: BuildResult) -> None:
+    def _expect_the_same(self, cached: tuple[Path, CacheEntry], built: BuildResult) -> None:
         path, entry = cached
         moved = sorted(
             name for name in entry.code.keys() | built.code.keys() if entry.code.get(name) != built.code.get(name)

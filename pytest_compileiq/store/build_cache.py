@@ -45,7 +45,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Installed(Struct, frozen=True):
-    """``files`` and ``absent`` of an ``Entry``, as far as they are the machine's."""
+    """``files`` and ``absent`` of a ``CacheEntry``, as far as they are the machine's."""
 
     files: Mapping[str, str]
     absent: Mapping[str, tuple[str, ...]]
@@ -58,7 +58,7 @@ class Installed(Struct, frozen=True):
             return msgspec.Raw(b"{}")
 
 
-class Entry(Struct, frozen=True):
+class CacheEntry(Struct, frozen=True):
     """One build with its inputs.
 
     Attributes:
@@ -88,7 +88,7 @@ class Entry(Struct, frozen=True):
         return utc(self.built_at)
 
 
-class Stored(Struct, frozen=True):
+class EntryFile(Struct, frozen=True):
     """One entry's file: where, how large, and its last use in Unix seconds."""
 
     path: Path
@@ -110,7 +110,7 @@ class BuildCache:
             with contextlib.suppress(OSError, StoreError):
                 (local_directory(self.rootdir) / DIRECTORY).mkdir(exist_ok=True)
 
-    def find(self, key: str, seen: SeenFiles) -> tuple[Path, Entry] | None:
+    def find(self, key: str, seen: SeenFiles) -> tuple[Path, CacheEntry] | None:
         """The entry of ``key`` whose inputs are all as they are now, and its file; None where there is none."""
         for stored in sorted(self._of(self.root / key), key=lambda stored: -stored.used_at):
             entry = _read(stored.path)
@@ -133,7 +133,7 @@ class BuildCache:
             self._as_installed[text] = still_holds(was.files, was.absent, seen.digest, seen.names)
         return self._as_installed[text]
 
-    def keep(self, key: str, entry: Entry) -> bool:
+    def keep(self, key: str, entry: CacheEntry) -> bool:
         """Add an entry; False where there is no place for it, or a path has no text."""
         try:
             content = msgspec.json.encode(replace(entry, data=b"")) + b"\n" + entry.data
@@ -177,7 +177,7 @@ class BuildCache:
         with contextlib.suppress(OSError):
             path.unlink()
 
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[EntryFile]:
         """All entries, least recently used first."""
         keys = (folder for folder in _listed(self.root) if _DIGEST.fullmatch(folder.name))
         return sorted((each for key in keys for each in self._of(Path(key.path))), key=lambda each: each.used_at)
@@ -201,12 +201,12 @@ class BuildCache:
             with contextlib.suppress(OSError):
                 Path(folder.path).rmdir()  # only an empty one
 
-    def _of(self, folder: Path) -> Iterator[Stored]:
+    def _of(self, folder: Path) -> Iterator[EntryFile]:
         for item in _listed(folder):
             if _DIGEST.fullmatch(item.name):
                 with contextlib.suppress(OSError):
                     status = item.stat(follow_symlinks=False)
-                    yield Stored(Path(item.path), status.st_size, status.st_mtime)
+                    yield EntryFile(Path(item.path), status.st_size, status.st_mtime)
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:
@@ -217,7 +217,7 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> CacheEntry | None:
     """The entry; None where the file is not what was written."""
     try:
         content = read_regular(path, _MOST_ENTRY_BYTES)
@@ -227,9 +227,9 @@ def _read(path: Path) -> Entry | None:
 
 
 @functools.lru_cache(maxsize=4)  # many artifacts share a baseline
-def _decoded(content: bytes) -> Entry | None:
+def _decoded(content: bytes) -> CacheEntry | None:
     header, _, data = content.partition(b"\n")
     try:
-        return replace(msgspec.json.decode(header, type=Entry), data=data)
+        return replace(msgspec.json.decode(header, type=CacheEntry), data=data)
     except (ValueError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None

@@ -48,8 +48,8 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A stored artifact, its claims naming their samples, and the files that changed."""
+class StoredArtifact:
+    """An artifact as stored, its claims naming their samples, and the files that changed."""
 
     artifact: Artifact
     paths: tuple[Path, ...]
@@ -159,7 +159,7 @@ class Store:
 
     def write(
         self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
-    ) -> Written:
+    ) -> StoredArtifact:
         """Write an artifact. New samples go to a file of their own, which their claims then name.
 
         Older files that a claim still names stay.
@@ -190,7 +190,7 @@ class Store:
                 self._remove_superseded(folder, artifact)
         except OSError as error:
             raise StoreError(f"{self._shown(folder)} could not be written: {fault_of(error)}") from error
-        return Written(artifact, tuple(written))
+        return StoredArtifact(artifact, tuple(written))
 
     def _replace(self, path: Path, data: bytes) -> bool:
         self._refuse_link(path)

@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.system.fork_server import NUMBER, READY, Request
@@ -65,9 +64,11 @@ class ForkedModule:
         with OWN_PROCESSOR.building():
             if (server := self._server_for(cwd, env, timeout_s)) is not None:
                 try:
-                    return _Program(server, arguments, cwd, with_token(env)).finish(begun, timeout_s)
+                    return server.run(arguments, cwd, with_token(env), begun, timeout_s)
                 except OSError:  # the server was killed, or nothing more can be opened
-                    self._drop(server)
+                    with self._lock:
+                        if self._server is server:
+                            self._replace(None)
         return self.run_alone(arguments, timeout_s=timeout_s - (time.monotonic() - begun), cwd=cwd, env=env)
 
     def run_alone(self, arguments: Sequence[str], *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
@@ -81,17 +82,13 @@ class ForkedModule:
             for name, value in os.environ.items()
             if not name.startswith((*_READ_AT_START, "PYTEST_")) and name != RUN_TOKEN_VARIABLE
         }
-        key = _Key(os.getpid(), self._module, cwd, frozenset({**inherited, **others, **self.environment}.items()))
+        key = (os.getpid(), cwd, {**inherited, **others, **self.environment})
         with self._lock:
             if self._server is None or self._server.key != key:
                 self._replace(None)
-                self._replace(_Server.started(key))
+                with suppress(OSError):  # this machine starts no more processes
+                    self._replace(_Server(self._module, key))
             return self._server if self._server and self._server.is_ready(timeout_s) else None
-
-    def _drop(self, server: _Server) -> None:
-        with self._lock:
-            if self._server is server:
-                self._replace(None)
 
     def _replace(self, server: _Server | None) -> None:
         if self._server is not None:
@@ -102,44 +99,27 @@ class ForkedModule:
             atexit.register(server.close)
 
 
-@dataclass(frozen=True)
-class _Key:
-    """What a server is kept for."""
-
-    owner: int
-    module: str
-    cwd: Path
-    environment: frozenset[tuple[str, str]]
-
-
 class _Server:
-    """The process that forks. It carries no guard's token: it outlives guards, and ends with this process."""
+    """The process that forks. It carries no guard's token: it outlives guards, and ends with this process.
 
-    def __init__(self, key: _Key, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    Attributes:
+        key: the process that owns it, its directory and its environment.
+    """
+
+    def __init__(self, module: str, key: tuple[int, Path, Mapping[str, str]]) -> None:
         self.key = key
-        self.control = control
-        self._process = process
+        self.control, theirs = socket.socketpair()
         self._is_ready = False
-
-    @classmethod
-    def started(cls, key: _Key) -> _Server | None:
-        """A new server; None where this machine starts no more processes."""
-        try:
-            control, theirs = socket.socketpair()
-        except OSError:
-            return None
-        command = [sys.executable, "-P", "-m", "pytest_compileiq.system.fork_server", str(theirs.fileno()), key.module]
+        command = [sys.executable, "-P", "-m", "pytest_compileiq.system.fork_server", str(theirs.fileno()), module]
         with theirs:
             try:
-                process = subprocess.Popen(
-                    command, cwd=key.cwd, env=dict(key.environment), pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                    start_new_session=True,
+                self._process = subprocess.Popen(
+                    command, cwd=key[1], env=key[2], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
             except OSError:
-                control.close()
-                return None
-        return cls(key, process, control)
+                self.control.close()
+                raise
 
     def is_ready(self, timeout_s: float) -> bool:
         """Whether it has preloaded, after waiting for that; False at once if it could not."""
@@ -149,7 +129,7 @@ class _Server:
 
     def close(self) -> None:
         """End it, with all that it has forked."""
-        if os.getpid() != self.key.owner:
+        if os.getpid() != self.key[0]:
             return
         self.control.close()
         try:
@@ -158,62 +138,61 @@ class _Server:
             self._process.kill()
             self._process.wait()
 
+    def run(
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], begun: float, timeout_s: float
+    ) -> Finished:
+        """Fork a program, and read its output to the end; then kill its group.
 
-class _Program:
-    """One forked process; OSError where its server has ended, or this process may open nothing more."""
-
-    def __init__(self, server: _Server, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        Raises:
+            OSError: the server has ended, or this process may open nothing more.
+        """
         request: Request = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(env)}
-        content = json.dumps(request).encode()
+        content, tail = json.dumps(request).encode(), Tail(TAIL_BYTES)
         with ExitStack() as opened:
-            self._connection, theirs = map(opened.enter_context, socket.socketpair())
-            self._connection.settimeout(_ANSWER_S)
-            self._output, output = os.pipe()
-            opened.callback(os.close, self._output)
+            connection, theirs = map(opened.enter_context, socket.socketpair())
+            connection.settimeout(_ANSWER_S)
+            pipe, output = os.pipe()
+            opened.callback(os.close, pipe)
             with STARTING:
                 try:
-                    socket.send_fds(server.control, [b"+"], [theirs.fileno(), output])
+                    socket.send_fds(self.control, [b"+"], [theirs.fileno(), output])
                 finally:  # else their ends would never be seen to close
                     theirs.close()
                     os.close(output)
-                self._connection.sendall(NUMBER.pack(len(content)) + content)
-                self._pid = self._number()
-                RUNNING.add(self._pid)
-            self._opened = opened.pop_all()
-
-    def finish(self, begun: float, timeout_s: float) -> Finished:
-        """Read its output to the end, or kill it with its group; ConnectionError if the server ended before it."""
-        tail = Tail(TAIL_BYTES)
-        try:
-            timed_out = not drain(
-                self._output, tail, self._connection.fileno(), lambda: _is_readable(self._connection, 0),
-                deadline=begun + timeout_s,
-            )  # fmt: skip
-        finally:
-            code = self._ended()
+                connection.sendall(NUMBER.pack(len(content)) + content)
+                pid = _number(connection)
+                RUNNING.add(pid)
+            try:
+                deadline = begun + timeout_s
+                timed_out = not drain(
+                    pipe, tail, connection.fileno(), lambda: _is_readable(connection, 0), deadline=deadline
+                )
+            finally:
+                code = _end(connection, pid)
         if code is None:
             raise ConnectionResetError
         return Finished(code, tail.text(), timed_out, time.monotonic() - begun)
 
-    def _ended(self) -> int | None:
-        """Have the rest of its group killed, and itself unless it has ended; its exit code, None if nobody tells."""
-        try:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_WR)
-            return self._number()
-        except OSError:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
-            return None
-        finally:
-            RUNNING.discard(self._pid)
-            self._opened.close()
 
-    def _number(self) -> int:
-        content = self._connection.recv(NUMBER.size, socket.MSG_WAITALL)
-        if len(content) < NUMBER.size:
-            raise ConnectionResetError
-        return int(NUMBER.unpack(content)[0])
+def _end(connection: socket.socket, pid: int) -> int | None:
+    """Have a program killed unless it has ended, and the rest of its group; its exit code, None if nobody tells."""
+    try:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+        return _number(connection)
+    except OSError:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        return None
+    finally:
+        RUNNING.discard(pid)
+
+
+def _number(connection: socket.socket) -> int:
+    content = connection.recv(NUMBER.size, socket.MSG_WAITALL)
+    if len(content) < NUMBER.size:
+        raise ConnectionResetError
+    return int(NUMBER.unpack(content)[0])
 
 
 def _is_readable(connection: socket.socket, within_s: float) -> bool:

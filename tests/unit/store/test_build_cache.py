@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_compileiq.model import CodeDigest, sha256_hex
-from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
+from pytest_compileiq.store.build_cache import BuildCache, CacheEntry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles
 
 KEY, OTHER_KEY = "a" * 64, "b" * 64
@@ -24,8 +24,8 @@ def header(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def entry(header: Path) -> Entry:
-    return Entry(
+def entry(header: Path) -> CacheEntry:
+    return CacheEntry(
         files={str(header): sha256_hex(b"content")},
         absent={str(header.parent): ("a.h.gch",)},
         installed=Installed({}, {}).encoded(),
@@ -47,7 +47,7 @@ def cache(tmp_path: Path) -> BuildCache:
     return made
 
 
-def found(cache: BuildCache, key: str = KEY) -> Entry | None:
+def found(cache: BuildCache, key: str = KEY) -> CacheEntry | None:
     hit = cache.find(key, SeenFiles())
     return hit[1] if hit else None
 
