@@ -39,7 +39,7 @@ from pathlib import Path
 
 @atexit.register
 def tell():
-    who = "worker" if any(word.endswith(".inside") for word in sys.orig_argv) else "pytest"
+    who = "worker" if any(word.endswith(".worker_plugin") for word in sys.orig_argv) else "pytest"
     Path(f"{who}.txt").write_text(" ".join(sys.modules))
     Path(f"{who}-frozen.txt").write_text(str(gc.get_freeze_count()))
 """

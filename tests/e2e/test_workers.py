@@ -23,7 +23,7 @@ from pytest_compileiq import Cc, choice, minimize
 def test_kernel(acf):
     acf.build()
 """
-IN_WORKER = 'sys.argv[0].endswith("inside.py")'
+IN_WORKER = 'sys.argv[0].endswith("worker_plugin.py")'
 
 
 def run(made: Project, *arguments: str, **environment: str) -> str:
@@ -158,7 +158,7 @@ import pytest
 @pytest.fixture
 def crashing_at_its_end():
     yield
-    if sys.argv[0].endswith("inside.py"):
+    if sys.argv[0].endswith("worker_plugin.py"):
         os._exit(1)
 """
 
