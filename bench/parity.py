@@ -238,6 +238,7 @@ class Commit:
 VARYING = (
     (r"\d+(\.\d+)? (ns|µs|ms|s|min|h|MiB|KiB|bytes)\b", "TIME"),
     (r"\bin \d+\.\d+s\b", "TIME"),
+    (r"keep \d+\.\d of", "keep SOME of"),
     (r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?)?", "DATE"),
     (r"\b\d\d:\d\d(:\d\d)?\b", "DATE"),
     (r'("?\w*(seconds|_s|duration|time|taken_s)"?\s*[:=]\s*)[\d.e+-]+', r"\1TIME"),
@@ -339,7 +340,10 @@ def difference(state: State, old: list[tuple[str, str]], new: list[tuple[str, st
                 lineterm="",
                 n=0,
             )
-            changed = [line[:300] for line in itertools.islice(lines, 2, 14) if not line.startswith("@@")]
+            changed = [line for line in itertools.islice(lines, 2, 14) if not line.startswith("@@")]
+            both = [line[1:] for line in changed[:2]]
+            alike = len(os.path.commonprefix(both)) if len(both) > 1 else 0  # noqa: RUF071 - of texts
+            changed = [line[0] + line[1:][max(0, alike - 80) : alike + 220] for line in changed]  # a page is one line
             told.append("\n    ".join([f"{state.golden}, {state.change}: {key}", *changed]))
     return told
 
