@@ -19,7 +19,6 @@ from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
-from pytest_compileiq.replay.arms import hand_out
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report.markdown import TunedTest, annotation_lines, summary_text
@@ -100,6 +99,8 @@ class Session:
             replay = self._replay_of(benchmark, body_of(item))
             report, cause = replay.run()
             if self.settings.arms and report.verdict in (Verdict.PROVEN, Verdict.REPLAYED):
+                from pytest_compileiq.replay.arms import hand_out  # with zip files, which few runs read
+
                 hand_out(benchmark, replay.integrity, self.settings.arms)
         self._keep(item, report)
         if cause is not None:
