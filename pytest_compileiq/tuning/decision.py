@@ -66,17 +66,13 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
         raise TuneFailed(
             f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )
-    if unfit := why_unfit(benchmark, benchmark.builds.get(incumbent.controls), tuning.baseline.stands_for):
+    stands_for = tuning.baseline.stands_for
+    if unfit := why_unfit(benchmark, benchmark.builds.get(incumbent.controls), stands_for):
         kind, reason = unfit
-        is_void = kind == NEIGHBOUR
-        said = (
-            f"{reason}: {remedy(benchmark, tuning.baseline.stands_for)}" if is_void else f"cannot be compared: {reason}"
-        )
+        said = f"{reason}: {remedy(benchmark, stands_for)}" if kind == NEIGHBOUR else f"cannot be compared: {reason}"
         raise TuneFailed(f"{benchmark.nodeid}: the committed controls {said}")
-    for (
-        workload
-    ) in benchmark.spec.workloads:  # alone: nested, a kernel that writes nothing passes by the other's output
-        try:
+    for workload in benchmark.spec.workloads:
+        try:  # alone: nested, a kernel that writes nothing passes by the other arm's output
             asked_again(partial(tuning.pool.check, 0, benchmark, incumbent.controls, workload))
         except EvaluationFailed as failure:
             raise TuneFailed(
