@@ -155,7 +155,7 @@ class ReductionTrial:
         for (objective, _), own in rows.items():
             losses = paired_losses(own, objective.direction)
             mean = float(losses.mean()) if losses.size else math.inf  # every block was disturbed
-            if mean > share * AIM * self.budgets[objective.metric]:
+            if not mean <= share * AIM * self.budgets[objective.metric]:  # NaN is within none
                 return False
         return True
 
