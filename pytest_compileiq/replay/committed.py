@@ -56,7 +56,7 @@ class Stop(Signal):
         ends: tuple[End, ...] = (),
     ) -> Stop:
         """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing."""
-        if failure.kind == "disturbed":
+        if failure.kind == "disturbed":  # the machine failed, which says nothing about the controls
             raise EnvironmentFault(failure.reason) from failure
         return cls(
             Verdict.WRONG,

@@ -93,7 +93,9 @@ class Replay:
         from pytest_compileiq.replay.arms import controls_to_draw, repeat_draw  # zip files, which few runs read
 
         controls = controls_to_draw(self.benchmark, self.integrity, self.settings.start_from)
-        for draw in (seed, 0):  # so that memory that the arms share holds nothing of ``seed`` when the tuned one runs
+        # The baseline runs alone first, so that the one that fails is told; on another draw last, so that memory that
+        # the arms share holds nothing of ``seed`` when the tuned one runs.
+        for draw in (seed, 0):
             self._correct(None, draw)
         if self._missed is not None:
             raise Stop(Verdict.NO_DEVICE, self._missed, _RUN_ELSEWHERE)

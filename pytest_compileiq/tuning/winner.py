@@ -70,7 +70,7 @@ def prove_winner(
     proof = winner.proof
     if isinstance(proof, NoWinner):
         if reason := search.why_unjudged(at_the_end=True):
-            if search.interrupted:
+            if search.interrupted:  # before there was anything to settle: the same command goes on
                 raise KeyboardInterrupt
             raise NothingJudged(reason)
         if proof.lost:
