@@ -15,7 +15,7 @@ from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import Proof
-from pytest_compileiq.proof.prove import prove
+from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.rules.stats import binomial_interval
 from pytest_compileiq.store.local import DIRECTORY, local_directory
@@ -69,7 +69,7 @@ def calibrate(
     for trial in range(trials):
         say(f"calibrating {benchmark.name}: {trial + 1} of {trials}, {proven} called faster so far")
         try:
-            proof = prove(pool, benchmark, [None], against=None, seed=seed + first + trial, say=lambda _: None)
+            proof = Comparison(pool, benchmark, None, seed + first + trial, lambda _: None).prove_and_confirm([None])
         except (Unprovable, EvaluationFailed) as failure:
             return report(Verdict.INCONCLUSIVE, f"the baseline could not be measured: {failure}")
         proven += isinstance(proof, Proof)

@@ -24,19 +24,6 @@ from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.workers.pool import Pool
 
 
-def prove(
-    pool: Pool,
-    benchmark: TunedBenchmark,
-    finalists: Sequence[ControlsFile | None],
-    *,
-    against: ControlsFile | None,
-    seed: int,
-    say: Callable[[str], None],
-) -> Proof | NoWinner:
-    """Prove the best of ``finalists`` better than ``against`` on two fresh samples; raises as ``Comparison.prove``."""
-    return Comparison(pool, benchmark, against, seed, say).prove_and_confirm(finalists)
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Finalists against ``against`` (None: the baseline), sampled in workers of ``pool`` by the coins of ``seed``."""

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof import calibration
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.calibration import Calibration, calibrate, warning
 from pytest_compileiq.proof.claims import NoWinner
+from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
 
 
@@ -19,11 +19,11 @@ def seeds(monkeypatch):
     """The seed of each trial."""
     asked: list[int] = []
 
-    def prove(pool, benchmark, finalists, *, against, seed, say):
-        asked.append(seed)
+    def prove(comparison, finalists):
+        asked.append(comparison.seed)
         return NoWinner("no finalist was proven faster by the last look")
 
-    monkeypatch.setattr(calibration, "prove", prove)
+    monkeypatch.setattr(Comparison, "prove_and_confirm", prove)
     return asked
 
 
@@ -40,7 +40,7 @@ def test_a_baseline_that_cannot_be_measured_counts_for_nothing(tmp_path, monkeyp
     def prove(*_, **__):
         raise Unprovable("nothing can be proven while others compute here")
 
-    monkeypatch.setattr(calibration, "prove", prove)
+    monkeypatch.setattr(Comparison, "prove_and_confirm", prove)
     benchmark = fake_benchmark(tmp_path, FakeBuilder())
     report = calibrate(benchmark, FakePool(), 3, seed=0, say=lambda _: None)
     assert (report.verdict, list(tmp_path.rglob("calibration.json"))) == (Verdict.INCONCLUSIVE, [])

@@ -12,7 +12,7 @@ from pytest_compileiq.model import MOST_DEVICES, Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof
-from pytest_compileiq.proof.prove import prove
+from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.store.samples import decode_samples, encode_samples
@@ -57,7 +57,7 @@ class Cluster(FakePool):
 def proving(tmp_path):
     def run(pool, *, against=None, **marker) -> Proof | NoWinner:
         benchmark = fake_benchmark(tmp_path, FakeBuilder(), **marker)
-        return prove(pool, benchmark, [FAST], against=against, seed=1, say=lambda _: None)
+        return Comparison(pool, benchmark, against, 1, lambda _: None).prove_and_confirm([FAST])
 
     return run
 

@@ -14,7 +14,7 @@ from pytest_compileiq.model import Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof
-from pytest_compileiq.proof.prove import prove
+from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute
@@ -34,7 +34,7 @@ def proving(tmp_path):
         benchmark = fake_benchmark(tmp_path, builder or FakeBuilder(), **marker)
         finalists = [controls(text) for text in texts]
         said: list[str] = []
-        proof = prove(pool, benchmark, finalists, against=against, seed=seed, say=said.append)
+        proof = Comparison(pool, benchmark, against, seed, said.append).prove_and_confirm(finalists)
         return proof, said
 
     return run

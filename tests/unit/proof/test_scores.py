@@ -14,7 +14,7 @@ from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import NoWinner, Proof
-from pytest_compileiq.proof.prove import prove
+from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.proof.remeasure import prove_again
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.claims import claim_text
@@ -35,7 +35,7 @@ def controls(text: str):
 def proving(tmp_path):
     def run(pool, *texts, objectives=SCORE, **marker) -> Proof | NoWinner:
         benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=objectives, **marker)
-        return prove(pool, benchmark, [controls(text) for text in texts], against=None, seed=1, say=lambda _: None)
+        return Comparison(pool, benchmark, None, 1, lambda _: None).prove_and_confirm(list(map(controls, texts)))
 
     return run
 
