@@ -121,7 +121,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         )
     if not isinstance(mark.args[0], Toolchain):
         raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
-    if unknown := min(set(kwargs) - set(MARKER_ARGUMENTS), default=None):
+    if (unknown := min(set(kwargs) - set(MARKER_ARGUMENTS), default=None)) is not None:
         compiler = type(mark.args[0])
         argument = inspect.signature(compiler).parameters.get(unknown)
         if argument is not None and argument.kind in (argument.KEYWORD_ONLY, argument.POSITIONAL_OR_KEYWORD):

@@ -45,6 +45,7 @@ def engine(name: str, **options: object) -> object:
 
 RAISES: dict[str, tuple[Callable[[], object], str]] = {
     "a marker's argument": (lambda: marked(wokloads={}), "tune() has no argument 'wokloads' (did you mean 'workloads'?): exp"),
+    "an argument without a name": (lambda: marked(**{"": 1}), "tune() has no argument ''"),
     "a compiler's argument": (lambda: marked(flags="-O2"), "tune() has no argument 'flags': it belongs to the compiler, Cc(…, flags=…)"),
     "an argument of a compiler": (lambda: Nvcc("k.cu", arhc="sm_90a"), "Nvcc() has no argument 'arhc' (did you mean 'arch'?): expected source, arch"),
     "an argument that a compiler needs": (lambda: Ptxas("k.ptx"), "Ptxas() lacks the argument 'arch'"),
