@@ -161,7 +161,7 @@ def _function(call: object) -> tuple[types.FunctionType, list[tuple[str, str]]]:
 
 
 def _definition(function: types.FunctionType) -> _Definition:
-    """The syntax tree of the function, by where its code stands."""
+    """The syntax tree of the function, by where its code stands: one line may hold two lambdas."""
     code = function.__code__
     try:
         tree = parsed(Path(code.co_filename).read_bytes())

@@ -138,6 +138,7 @@ class CudaClock:
     # ── one sample ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _emit(self, stream: Any, call: Call, repeats: int, pairs: list[_Pair]) -> float:
+        """Enqueue one sample on ``stream``; returns the host's seconds between events that the GPU had reached."""
         if self._l2 == "warm":
             call()
             return self._timed(stream, call, repeats, pairs[0])
@@ -193,7 +194,7 @@ class CudaClock:
 class CudaEnergy:
     """Joules by NVML's counter, which moves every few ten milliseconds."""
 
-    shortest_s = 2.0
+    shortest_s = 2.0  # a hundred of its steps
     single_calls: SingleCalls = "none"
 
     def __init__(self, launching: Launching) -> None:

@@ -65,7 +65,7 @@ class L2Cache:
         gpu = visible_gpu(self._core)
         gpu.set_current()
         self._kernels = device_kernels(gpu.device_id)
-        # A sweep reads and writes nothing: the kernel that displaces written lines would be timed for their write-back.
+        # A sweep reads and never writes: the kernel that displaces written lines would be timed for their write-back.
         wanted_bytes = _L2_MULTIPLE * gpu.properties.l2_cache_size
         self._free_bytes = Driver().free_bytes()
         held_bytes = min(wanted_bytes, int(_FREE_SHARE * self._free_bytes))

@@ -1,8 +1,8 @@
-"""Whose the processes are that compute on a GPU: ours, others' that this ``/proc`` knows, or others' that it does not.
+"""Watches and locks the GPU that a body launches on, and tells whose the processes are that compute there.
 
-NVML may number processes as the host does, whatever the namespace of this one, as it does below some container
-runtimes; or list nothing at all there. A neighbour that cannot be told from ourselves counts as one of ours only as
-long as there are enough of us.
+They are ours, others' that this ``/proc`` knows, or others' that it does not. NVML may number processes as the host
+does, whatever the namespace of this one, as it does below some container runtimes; or list nothing at all there. A
+neighbour that cannot be told from ourselves counts as one of ours only as long as there are enough of us.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ class LocalTransport:
         return LocalConnection(start, self.root, self.builds, self.guard)
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        return alone_here(kinds, self.wait)
+        return alone_here(kinds, self.wait)  # a run without a cluster has one conversation at a time
 
     def refuse(self, number: int, reason: str) -> WorkerDied:
-        return WorkerDied("wrong", reason)
+        return WorkerDied("wrong", reason)  # never asked for: this machine is like itself
 
     def sweep(self, spared: Collection[Connection] = ()) -> None:
         self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalConnection)))

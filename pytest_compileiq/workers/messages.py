@@ -231,7 +231,7 @@ class Channel(Generic[Received]):
         return self._read.poll(timeout_s)
 
     def receive(self) -> Received:
-        """The next message."""
+        """The next message; ValueError where what came is none, EOFError or OSError where the other end is gone."""
         return self._decode(self._read.recv_bytes(maxlength=_MOST_BYTES))
 
     def tick(self) -> None:

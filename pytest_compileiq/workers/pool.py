@@ -318,6 +318,7 @@ def why_unlike(entered: messages.Entered, benchmark: TunedBenchmark) -> str | No
     """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can."""
     here = benchmark.builder
     if entered.target != here.target:
+        # As by another processor's `native`: its artifact would be another one.
         return f"it builds for {entered.target} (here {here.target})"
     if entered.command != tuple(here.compiler.command):
         return f"it builds by {shlex.join(entered.command)!r} (here {shlex.join(here.compiler.command)!r})"

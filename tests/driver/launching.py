@@ -117,7 +117,7 @@ def fill(out, value, n, BLOCK: tl.constexpr):
     tl.store(out + at, value * value + 1.5, mask=at < n)
 """
 LIGER_PY = '''\
-"""NotedLaunches kernels of liger-kernel as they are installed; what of its modules needs torch is left out."""
+"""Launches kernels of liger-kernel as they are installed; what of its modules needs torch is left out."""
 
 import sys
 from pathlib import Path
