@@ -207,7 +207,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             for value in values:
                 option = f"{gene.name}{value}"
                 is_own_macro = macro_of(option) is not None and known.may_hold(option)
-                if not is_own_macro and (reason := known.why_not([f"{gene.name}{value}"], named)):
+                if not is_own_macro and (reason := known.why_not([option], named)):
                     raise MarkerError(f"space: {reason}")
 
     def try_options(self) -> None:

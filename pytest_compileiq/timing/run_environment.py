@@ -16,15 +16,13 @@ _NAMES = frozenset(
     ("GLIBC_TUNABLES", "LD_PRELOAD", "LD_BIND_NOW", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
      "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_FORCE_PTX_JIT")
 )  # fmt: skip
-_OF_THREADPOOLCTL = frozenset(
-    {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
-)  # which a search imports, and which sets them
+_OF_THREADPOOLCTL = ("KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK")  # which a search imports, and which sets them
 
 
 def run_environment() -> dict[str, str]:
     """Name → value of those that are set here, sorted; of files that are preloaded the names alone."""
-    decide = (name for name in sorted(os.environ) if name in _NAMES or name.startswith(_FAMILIES))
-    read = (name for name in decide if name not in _OF_THREADPOOLCTL)
+    own = (name for name in sorted(os.environ) if name not in _OF_THREADPOOLCTL)
+    read = (name for name in own if name in _NAMES or name.startswith(_FAMILIES))
     return {name: _recorded(name, os.environ[name]) for name in read if os.environ[name]}
 
 

@@ -41,9 +41,8 @@ class BlockPlan(Struct, frozen=True):
     quads: tuple[str, ...]  # the order of slots in each
     samples: int  # per slot
     single: bool = False  # one call a sample, however short: a tail of means is not a tail of calls
-    launch: Launch | None = (
-        None  # as earlier blocks launched on a GPU, for all of a claim to be alike; None in the first
-    )
+    # As earlier blocks launched on a GPU, for all of a claim to be alike; None in the first.
+    launch: Launch | None = None
     lock_clocks: LockClocks = None  # where the GPU's clocks are held meanwhile
     discard: bool = True  # each slot's first value: a time finds the other arm's caches, what never varies does not
     # Slots after which the outputs are looked at, each with the number of further calls that are, one by one.
