@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import randbits
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_compileiq.errors import UserError
@@ -37,6 +36,8 @@ Setting = TypeVar("Setting")
 
 def seed_of_coins(given: int | None) -> int:
     """The given seed, or a fresh one."""
+    from secrets import randbits  # heavy, and the command line draws nothing
+
     # An order that favours one arm must not be the same order in every run.
     return randbits(32) if given is None else given
 
