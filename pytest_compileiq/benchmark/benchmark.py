@@ -57,9 +57,9 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
     """One tuned test on this machine.
 
     Raises:
-        MarkerError: of what reads the space: it or its predicates are not usable, or there is none.
-        BuildError: of what reads sources or metrics: a build fails, or has no such metric.
-        EnvironmentFault: of ``device``: this machine has none of the kind.
+        MarkerError: the space, an option of it or a predicate is not usable, or there is no space.
+        BuildError: a build fails, or has no such metric.
+        EnvironmentFault: this machine has no device of the kind.
     """
 
     nodeid: str  # pytest's name of the test, recorded as the artifact's benchmark

@@ -64,23 +64,21 @@ class _FailedWithin(BaseException):
 
 
 def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = False) -> BlockAnswer:
-    """Sample both arms of ``benchmark`` on ``workload`` in one process, while no other run measures on the device.
+    """Sample both arms in one process, while no other run measures on the device.
 
     Raises:
         ArmFailure: an arm's body or callable failed, or handed over no objective; or others computed on the device.
     """
+    benchmark = bodies.benchmark
     with watch_of(
-        bodies.benchmark.builder.clock,
-        bodies.tick,
-        parent_holds_context=parent_holds_context,
-        lock_clocks=plan.lock_clocks,
+        benchmark.builder.clock, bodies.tick, parent_holds_context=parent_holds_context, lock_clocks=plan.lock_clocks
     ) as watch:
         try:
             block = _BlockRun(bodies, plan, watch).run()
             watch.after_quad()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
-    units = {metric: unit_of(bodies.benchmark.device_kind(metric)) for metric in block.slots}
+    units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
     return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks), units=units)
 
 

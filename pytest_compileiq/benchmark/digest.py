@@ -285,6 +285,7 @@ def given_to(item: pytest.Function, rootdir: Path) -> dict[str, object]:
 
 
 def _attributes_read(item: pytest.Function, rootdir: Path) -> Iterator[tuple[str, Closure]]:
+    """What the body reads of its class, also through methods and properties, and all setup functions."""
     classes = item.cls.__mro__ if item.cls is not None else ()
     names, seen = [*_SETUPS, *_own_names(item.function, rootdir)], set()
     while names:
