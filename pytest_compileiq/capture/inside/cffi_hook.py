@@ -15,13 +15,12 @@ import re
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .values import Memory, Number, Refused, Unsized, contiguous, each_taken, spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .counters import Counters
     from .ctypes_hook import LibraryFunctions
