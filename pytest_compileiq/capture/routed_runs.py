@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.capture.bundle import CapturedKernel
+from pytest_compileiq.capture.inside.compared_calls import BASELINE, TUNED
 from pytest_compileiq.capture.program import CallAccount, NotWatched, Program, watch
 
-BASELINE, TUNED = 0, 1
 _FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGHUP}
 _NOT_CALLED = (
     "the program's output was not compared: no call of the tuned builds is known of the runs for that, as where a "
