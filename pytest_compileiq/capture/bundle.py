@@ -242,6 +242,7 @@ class Bundle:
     def write(self, kernels: Mapping[str, CapturedKernel], contents: Path) -> None:
         """Write ``kernels`` by their names; what memory held lies in files of ``contents``, by its digest."""
         if kernels:
+            self.require_absent()  # the program may have made it meanwhile
             self.create()
         for name, kernel in kernels.items():
             for digest in kernel.contents:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_compileiq.capture.bundle import Call, fault_in
+from pytest_compileiq.capture.bundle import SCHEMA, Bundle, Call, CapturedKernel, fault_in
+from pytest_compileiq.errors import UserError
 
 CONTENT = {"kind": "floats", "sha256": "0" * 64, "sample": None}
 REGION = {"size": 80, "page_offset": 16, "before": CONTENT, "after": CONTENT}
@@ -71,3 +72,9 @@ def test_what_lies_within_its_region_is_taken(memory):
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(changed, said):
     assert fault_in(call(**changed)).startswith(said)
+
+
+def test_write_into_a_directory_of_the_program_is_refused(tmp_path):
+    with pytest.raises(UserError, match="is there already"):
+        Bundle(tmp_path).write({"f": CapturedKernel(SCHEMA, "f", "f.so", None, 1.0, ())}, tmp_path)
+    assert not list(tmp_path.iterdir())
