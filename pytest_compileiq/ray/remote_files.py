@@ -30,7 +30,7 @@ from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.vcs import listed_files
 from pytest_compileiq.workers.start import LIBRARIES
 
-PIECE_BYTES = 4 * 2**20  # neither an object store nor a message is to be the limit
+CHUNK_BYTES = 4 * 2**20  # neither an object store nor a message is to be the limit
 _DIGEST_LETTERS = frozenset("0123456789abcdef")
 _Item = TypeVar("_Item")
 
@@ -73,21 +73,21 @@ class FileSet:
         return _encode(self.entries)
 
     def messages(self) -> Iterator[bytes]:
-        """All contents, each once, in messages of at most ``PIECE_BYTES`` and a little more."""
-        pieces: list[Chunk] = []
+        """All contents, each once, in messages of at most ``CHUNK_BYTES`` and a little more."""
+        chunks: list[Chunk] = []
         weight = 0
         for sha256 in dict.fromkeys(entry.sha256 for entry in self.entries if not entry.target):
             with (self.contents / sha256).open("rb") as stream:
                 is_begun = False
-                while (data := stream.read(PIECE_BYTES - weight)) or not is_begun:
+                while (data := stream.read(CHUNK_BYTES - weight)) or not is_begun:
                     is_begun = True
-                    pieces.append(Chunk(sha256, data))
+                    chunks.append(Chunk(sha256, data))
                     weight += len(data)
-                    if weight == PIECE_BYTES:
-                        yield _encode(pieces)
-                        pieces, weight = [], 0
-        if pieces:
-            yield _encode(pieces)
+                    if weight == CHUNK_BYTES:
+                        yield _encode(chunks)
+                        chunks, weight = [], 0
+        if chunks:
+            yield _encode(chunks)
 
 
 def packed(root: Path, names: Iterable[str], contents: Path) -> FileSet:
@@ -104,7 +104,7 @@ def _packed(root: Path, name: str, contents: Path) -> FileEntry:
     partial, digest, size = contents / "partial", hashlib.sha256(), 0
     with path.open("rb") as source, partial.open("wb") as copy:
         is_executable = bool(os.fstat(source.fileno()).st_mode & 0o100)
-        while data := source.read(PIECE_BYTES):
+        while data := source.read(CHUNK_BYTES):
             digest.update(data)
             size += len(data)
             copy.write(data)
@@ -120,11 +120,11 @@ class Arrivals:
         self._contents = contents
 
     def take(self, message: bytes) -> None:
-        """Keep the pieces of one message."""
+        """Keep the chunks of one message."""
         self._contents.mkdir(parents=True, exist_ok=True)
-        for piece in _decoded(_PIECES, message):
-            with (self._contents / _expected_digest(piece.sha256)).open("ab") as stream:
-                stream.write(piece.data)
+        for chunk in _decoded(_CHUNKS, message):
+            with (self._contents / _expected_digest(chunk.sha256)).open("ab") as stream:
+                stream.write(chunk.data)
 
     def unpack(self, manifest: bytes, place: Path) -> None:
         """Put the files of ``manifest`` below ``place``, and forget their contents."""
@@ -180,7 +180,7 @@ def _expected_digest(sha256: str) -> str:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_PIECES = msgspec.msgpack.Decoder(tuple[Chunk, ...])
+_CHUNKS = msgspec.msgpack.Decoder(tuple[Chunk, ...])
 _ENTRIES = msgspec.msgpack.Decoder(tuple[FileEntry, ...])
 
 

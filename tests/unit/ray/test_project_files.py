@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.ray import remote_files as project_module
+from pytest_compileiq.ray import remote_files
 from pytest_compileiq.ray.remote_files import editable_installs, expect_own_code, listed, modules_astray, pack_project
 from tests.files import write_files
 from tests.repository import git
@@ -66,11 +66,11 @@ def test_a_large_project_is_told_and_one_that_is_too_large_is_refused_by_its_lar
     said = []
     (root / "data").mkdir()
     (root / "data/large").write_bytes(bytes(3 * 2**20))
-    monkeypatch.setattr(project_module, "LARGE_BYTES", 2**20)
+    monkeypatch.setattr(remote_files, "LARGE_BYTES", 2**20)
     assert pack_project(root, tmp_path / "contents", said.append).size == 3 * 2**20 + len(OWN)
     assert said == ["3 MiB of the project travel to each such node: data 3, acf 0, k.c 0: what .gitignore names stays "
                     "here"]  # fmt: skip
-    monkeypatch.setattr(project_module, "MOST_BYTES", 2 * 2**20)
+    monkeypatch.setattr(remote_files, "MOST_BYTES", 2 * 2**20)
     with pytest.raises(EnvironmentFault, match=r"has 3 MiB, and at most 2 travel .*: data 3, .* in \.gitignore"):
         pack_project(root, tmp_path / "contents", said.append)
 
@@ -103,8 +103,8 @@ def test_editable_installs_are_those_whose_installer_says_so():
 
 def test_an_editable_install_lies_inside_or_the_run_is_refused(root, monkeypatch, tmp_path):
     installs = [editable("inner", root / "inner"), editable("pytest-compileiq", "/src/elsewhere")]
-    monkeypatch.setattr(project_module.importlib.metadata, "distributions", lambda: installs)
-    monkeypatch.setattr(project_module, "modules_astray", lambda *_: iter([]))
+    monkeypatch.setattr(remote_files.importlib.metadata, "distributions", lambda: installs)
+    monkeypatch.setattr(remote_files, "modules_astray", lambda *_: iter([]))
     expect_own_code(root, ())
     installs.append(editable("kernels", tmp_path / "kernels"))
     with pytest.raises(EnvironmentFault, match=r"kernels is installed editable from .*: install it as a copy, pip "):
@@ -112,8 +112,8 @@ def test_an_editable_install_lies_inside_or_the_run_is_refused(root, monkeypatch
 
 
 def test_a_run_whose_tests_import_what_would_not_travel_is_refused(root, monkeypatch):
-    monkeypatch.setattr(project_module.importlib.metadata, "distributions", list)
-    monkeypatch.setattr(project_module, "modules_astray", lambda *_: iter([("kernels", "/src/kernels.py")]))
+    monkeypatch.setattr(remote_files.importlib.metadata, "distributions", list)
+    monkeypatch.setattr(remote_files, "modules_astray", lambda *_: iter([("kernels", "/src/kernels.py")]))
     with pytest.raises(
         EnvironmentFault, match=r"import kernels from /src/kernels\.py, .*: install it, or move it into"
     ):

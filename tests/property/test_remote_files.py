@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.msgpack import encode
 
-from pytest_compileiq.ray import remote_files as parcel
+from pytest_compileiq.ray import remote_files
 from pytest_compileiq.ray.remote_files import Arrivals, Chunk, FileEntry, Spoilt, packed
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
@@ -24,8 +24,8 @@ PATHS = st.lists(STEPS, min_size=1, max_size=5).map("/".join)
 
 
 @given(TREES, st.integers(1, 30))
-def test_what_is_packed_is_what_is_unpacked(tree, piece_bytes):
-    with tempfile.TemporaryDirectory() as home, patch.object(parcel, "PIECE_BYTES", piece_bytes):
+def test_what_is_packed_is_what_is_unpacked(tree, chunk_bytes):
+    with tempfile.TemporaryDirectory() as home, patch.object(remote_files, "CHUNK_BYTES", chunk_bytes):
         here, there = Path(home) / "here", Path(home) / "there"
         here.mkdir()
         for name, (data, is_executable) in tree.items():

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from msgspec.msgpack import encode
 
-from pytest_compileiq.ray import remote_files as parcel_module
+from pytest_compileiq.ray import remote_files
 from pytest_compileiq.ray.remote_files import Arrivals, Chunk, FileEntry, Spoilt, packed
 from tests.files import write_files
 
@@ -32,7 +32,7 @@ def arrivals(tmp_path):
 
 
 def test_files_arrive_with_their_contents_their_links_and_what_may_be_executed(sent, arrivals, tmp_path, monkeypatch):
-    monkeypatch.setattr(parcel_module, "PIECE_BYTES", 10)
+    monkeypatch.setattr(remote_files, "CHUNK_BYTES", 10)
     messages = [*sent.messages()]
     assert len(messages) == 4  # 25, 4, 1 and 0 bytes: the content that is there twice travels once
     for message in messages:

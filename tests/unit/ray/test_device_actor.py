@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.ray import device_actor as device_module
+from pytest_compileiq.ray import device_actor
 from pytest_compileiq.ray.device_actor import DeviceActor, Ended
 from pytest_compileiq.ray.remote_files import packed
 from pytest_compileiq.workers.messages import Failed, Quit, Ready, Start, decode_answer, encode
@@ -58,7 +58,7 @@ def test_orders_and_answers_pass_and_a_death_is_told_and_not_raised(tmp_path, sh
 def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
     tmp_path, short, monkeypatch, parent, kind
 ):
-    monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
+    monkeypatch.setattr(device_actor, "_CHECK_S", 3600.0)  # else it would end this process with the node
     write_files(tmp_path, {"pytest.ini": "", "test_k.py": "def test_k(): pass"})
     device = DeviceActor(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
     start = Start(".", ("test_k.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
@@ -77,7 +77,7 @@ def test_a_project_that_arrives_is_what_its_workers_collect_and_goes_with_it(tmp
     project = packed(here, ["pytest.ini", "tests/test_k.py"], tmp_path / "contents")
     build = packed(write_files(tmp_path / "build", {"k.so": "code"}), ["k.so"], tmp_path / "contents")
     device = Patient(str(tmp_path / "nowhere"), str(tmp_path / "nowhere"), str(tmp_path / "nowhere/probe"))
-    monkeypatch.setattr(device_module, "environment_of_raylet", lambda: {**os.environ, "PYTHONPATH": str(ROOT)})
+    monkeypatch.setattr(device_actor, "environment_of_raylet", lambda: {**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         for message in project.messages():
             assert device.take(message) is None
@@ -99,7 +99,7 @@ def test_a_project_that_arrives_is_what_its_workers_collect_and_goes_with_it(tmp
 def test_what_a_machine_was_set_up_with_is_that_of_its_raylet_and_not_what_ray_added(monkeypatch):
     own_parent = Path(f"/proc/{os.getppid()}/environ").read_bytes()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    environment = device_module.environment_of_raylet()
+    environment = device_actor.environment_of_raylet()
     assert {f"{name}={value}" for name, value in environment.items()} == {
         os.fsdecode(pair) for pair in own_parent.split(b"\0") if b"=" in pair
     }
