@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ OURS = re.compile(
     r"--fatbin|-shared|--shared|-lib|--lib|-c|--compile|-dc|-dw|-dlink|-E|-M.*|-keep.*|--keep.*|-optf|--options-file|"
     r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
 )
-_GCC_NAMES = {
+GCC_NAMES = {
     "-I": "-I", "--include-path": "-I", "-isystem": "-isystem", "--system-include": "-isystem", "-include": "-include",
     "--pre-include": "-include",
 }  # fmt: skip
@@ -47,7 +47,7 @@ def split_nvcc_flags(flags: object, place: Place) -> tuple[str, ...]:
     if not isinstance(flags, str):
         raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 -lineinfo'")
     try:
-        words = tuple(map(as_nvcc_takes_it, rooted(list(as_gcc_spells_it(shlex.split(flags))), place)))
+        words = tuple(map(as_nvcc_takes_it, rooted(list(respelled(shlex.split(flags), GCC_NAMES)), place)))
     except ValueError as error:
         raise MarkerError(f"flags={flags!r}: {error}") from error
     own = (word for word in in_one_word(words) if not _OF_ANOTHER.match(word))
@@ -78,12 +78,12 @@ def as_one_definition(word: str) -> str:
     return re.sub(r'"[^"]*"|,', lambda part: r"\," if part[0] == "," else part[0], word)
 
 
-def as_gcc_spells_it(words: Iterable[str]) -> Iterator[str]:
-    """``words`` with options that take a path as gcc spells them, joined: ``--system-include=d`` is ``-isystemd``."""
+def respelled(words: Iterable[str], names: Mapping[str, str]) -> Iterator[str]:
+    """``words`` with new ``names`` of options, joined with their values: ``--system-include=d`` is ``-isystemd``."""
     left = iter(words)
     for word in left:
         name, sign, value = word.partition("=")
-        yield f"{_GCC_NAMES[name]}{value if sign else next(left, '')}" if name in _GCC_NAMES else word
+        yield f"{names[name]}{value if sign else next(left, '')}" if name in names else word
 
 
 def as_nvcc_takes_it(word: str) -> str:

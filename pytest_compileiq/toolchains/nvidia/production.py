@@ -7,15 +7,15 @@ the stage, architectures) and what makes warnings errors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compilation_database import Checkout, RecordedCommand, expanded
 from pytest_compileiq.toolchains.cc.production import Production, launched, production_command
-from pytest_compileiq.toolchains.nvidia.options import OURS, as_gcc_spells_it, as_nvcc_takes_it, in_one_word
+from pytest_compileiq.toolchains.nvidia.options import GCC_NAMES, OURS, as_nvcc_takes_it, in_one_word, respelled
 
-_OPTIONS_FILE = ("-optf", "--options-file")
+_RESPONSE_FILES = {"-optf": "@", "--options-file": "@"}  # -optf F is @F
 _ARCHITECTURES = re.compile(
     r"(?:-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code)=(?P<value>.*)", re.DOTALL
 )
@@ -34,13 +34,13 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
     """
 
     def read(entry: RecordedCommand, checkout: Checkout) -> Production:
-        words = list(_with_response_files(entry.words))
+        words = list(respelled(entry.words, _RESPONSE_FILES))
         before, (compiler, *words) = launched(expanded(words, entry, checkout, place.rootdir))
         if "/" in compiler:
             compiler = str(place.rootdir / checkout.path(compiler, entry.directory))
         flags: list[str] = []
         made_for: set[str] = set()
-        for word in in_one_word(as_gcc_spells_it(words)):
+        for word in in_one_word(respelled(words, GCC_NAMES)):
             if named := _ARCHITECTURES.fullmatch(word):
                 made_for.update(_REAL.findall(named["value"]))
             elif word in ("-dc", "--device-c"):
@@ -53,14 +53,6 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
         return Production(compiler, tuple(flags), tuple(before))
 
     return production_command(like, source, place, read)
-
-
-def _with_response_files(words: Iterable[str]) -> Iterator[str]:
-    """``words`` with ``--options-file F`` as ``@F``, which is the same."""
-    left = iter(words)
-    for word in left:
-        name, sign, value = word.partition("=")
-        yield f"@{value if sign else next(left, '')}" if name in _OPTIONS_FILE else word
 
 
 def _is_left_out(word: str) -> bool:
