@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
     from pytest_compileiq.toolchains.macros import Defines
-
-# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 
 
 @arguments_by_name

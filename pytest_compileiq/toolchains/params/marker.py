@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 
-if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Builder, Place
-
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
+if TYPE_CHECKING:
+    from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @arguments_by_name
@@ -81,6 +80,8 @@ def read_line(line: str) -> tuple[str, KnobValue]:
 
 def render(candidate: Candidate) -> ControlsFile:
     """The controls file of ``candidate``."""
+    from pytest_compileiq.model import ControlsFile  # a run that tunes nothing does without
+
     if candidate.blob is not None:
         raise MarkerError("Params holds named knobs, and no compiler that takes an ACF: give space={…} of named knobs")
     lines = sorted(line_of(name, value) for name, value in candidate.knobs.items())
