@@ -31,7 +31,8 @@ class Undecided(MarkerError):
     """What is compiled depends on something that the target does not decide."""
 
     def __init__(self, of: str) -> None:
-        self.is_of_a_gpu = of.startswith(_OF_A_GPU)
+        # Its __version__ takes torch alone.
+        self.is_of_a_gpu = of.startswith(_OF_A_GPU) and not of.startswith(f"{_OF_A_GPU}__")
         if of.startswith((_NAME, f"{_PROPERTIES}(…).name")):
             mend = "which only a GPU can answer: name the one that it is for, as in Triton(…, device='NVIDIA H200')"
         elif self.is_of_a_gpu:

@@ -66,8 +66,9 @@ def test_whatever_would_decide_on_what_is_compiled_names_the_package_and_the_rem
         MarkerError, match=r"depends on torch\.version\.cuda, and torch is not installed here: pip install"
     ):
         decide(torch.version.cuda)
-    with pytest.raises(Undecided, match=r"depends on torch\.__version__, and torch is not installed here"):
-        _ = torch.__version__
+    for module in (torch, torch.cuda):
+        with pytest.raises(Undecided, match=r"depends on torch[.\w]*\.__version__, and torch is not installed here"):
+            _ = module.__version__
     assert not hasattr(torch, "__wrapped__")
 
 
