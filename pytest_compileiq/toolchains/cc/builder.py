@@ -348,8 +348,5 @@ class CcBuilder(Builder):
 
     def _commands(self, knobs: Knobs = NO_KNOBS) -> list[tuple[tuple[str, ...], str]]:
         """(the baseline's command without the macros that ``knobs`` define, source) of each source."""
-        together = dict.fromkeys(self.source_paths, (self.program.program,))
-        return [
-            (without_replaced((*begin, *self.flags.compile), knobs), source)
-            for source, begin in (self.own or together).items()
-        ]
+        own = list(self.own.items()) or [(source, (self.program.program,)) for source in self.source_paths]
+        return [(without_replaced((*begin, *self.flags.compile), knobs), source) for source, begin in own]

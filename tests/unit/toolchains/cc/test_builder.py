@@ -401,6 +401,12 @@ def test_a_library_that_exports_nothing_is_refused(tmp_path: Path) -> None:
         found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
+def test_a_source_named_twice_is_compiled_twice_and_the_linker_refuses_it(project: Path, tmp_path: Path) -> None:
+    found = builder(project, Cc("sum.c", "sum.c", flags=LIBRARY_FLAGS))
+    with pytest.raises(BuildError, match="gcc refuses the link"):
+        found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
 def test_a_library_with_a_hole_fails_as_a_build_when_it_is_loaded(tmp_path: Path) -> None:
     found = single(tmp_path, "int hole(void); int (*pointer)(void) = hole; int one(void) { return pointer(); }\n")
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
