@@ -205,7 +205,7 @@ class CudaOptions(OptionList, frozen=True):
         options = {name: f"{name}{value}" for name, value in knobs.items() if name.startswith("-")}
         for name, option in options.items():
             value = knobs[name]
-            if isinstance(value, bool) or not option.isascii() or not self.may_hold(option):  # \d is any script's
+            if isinstance(value, bool) or not self.may_hold(option):
                 names = sorted(listed.name for listed in self.known)
                 meant = did_you_mean(name, names) if name not in names else ""
                 raise MarkerError(
@@ -221,7 +221,7 @@ _GPU = "CUDA Compiler Driver NVCC, Options for Steering GPU Code Generation"
 _CACHE = "PTX ISA, Cache Operators: they are performance hints on weak loads and stores"
 _FORCED = "PTX ISA, Cache Operators, replaced wherever the source gives its own"
 _REGISTERS = Option(
-    "--maxrregcount=", r"\d{1,4}", range(24, 255, knockout_prob=0.5), "value-safe", f"{_GPU}: --maxrregcount"
+    "--maxrregcount=", r"[0-9]{1,4}", range(24, 255, knockout_prob=0.5), "value-safe", f"{_GPU}: --maxrregcount"
 )
 
 
@@ -238,7 +238,7 @@ def _one_of(
 
 _BOOLEAN, _LOADS, _STORES = ("true", "false"), ("ca", "cg", "cs", "cv"), ("wb", "cg", "cs", "wt")
 _PTXAS_NAMEABLE = (
-    r"--(?:minnctapersm|device-function-maxrregcount)=\d{1,4}|--enable-func-clone-sc=(?:true|false)"
+    r"--(?:minnctapersm|device-function-maxrregcount)=[0-9]{1,4}|--enable-func-clone-sc=(?:true|false)"
     r"|--Ofast-compile=(?:0|min|mid|max)|--return-at-end|--override-directive-values"
 )
 PTXAS = CudaOptions(
@@ -248,7 +248,7 @@ PTXAS = CudaOptions(
         _REGISTERS,
         Option(
             "--register-usage-level=",
-            r"\d{1,2}",
+            r"[0-9]{1,2}",
             range(0, 10, knockout_prob=0.4),
             "value-safe",
             f"{_PTXAS}: --register-usage-level",

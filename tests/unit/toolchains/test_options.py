@@ -86,6 +86,8 @@ def test_what_is_not_known_takes_the_line_that_the_refusal_prints(options: Optio
         (NVCC, "-Xcompiler=", "-fplugin=evil"),
         (NVCC, "-fno-stack-protector", ""),
         (GCC, "-falign-loops=", "٣"),  # a digit of another script
+        (PTXAS, "--maxrregcount=", "٣"),
+        (NVCC, "-Xptxas=--minnctapersm=", "٣"),
     ],
 )
 def test_what_runs_programs_or_touches_files_is_refused_whatever_is_named(
