@@ -128,8 +128,8 @@ class Builder(ABC):
 
     @default
     def clock(self) -> str:
-        """The clock that times its kernels."""
-        return "cpu"
+        """The clock that times its kernels: ``cpu``, or ``cuda`` for launches that return before their kernel ends."""
+        raise NotImplementedError
 
     @default
     def acf_line(self) -> str | None:

@@ -166,6 +166,7 @@ class CcBuilder(Builder):
     by_table: bool = False
     links: Links = field(default_factory=Links, compare=False, repr=False)
     parallel: ParallelCommands = field(default_factory=ParallelCommands, compare=False, repr=False)
+    clock: str = "cpu"
     knobs_taken: frozenset[str] = frozenset()
 
     @property

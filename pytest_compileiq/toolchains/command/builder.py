@@ -160,6 +160,7 @@ class CommandBuilder(Builder):
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     handed_on: Mapping[str, str]
+    clock: str = "cpu"
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -80,6 +80,7 @@ class ParamsBuilder(Builder):
     source_paths: tuple[str, ...]
     rootdir: Path
     knobs_taken: frozenset[str] = frozenset()
+    clock: str = "cpu"
 
     def render(self, candidate: Candidate) -> ControlsFile:
         return render(candidate)

@@ -44,6 +44,11 @@ def benchmark(space: object, builder: object) -> TunedBenchmark:
     return TunedBenchmark("t.py::t", SimpleNamespace(space=space, where=()), builder, None, print, (), here, here)
 
 
+def test_a_toolchain_has_no_clock_that_it_does_not_name():
+    with pytest.raises(NotImplementedError):
+        _ = Bare().clock
+
+
 def test_a_toolchain_s_own_space_is_named_and_joined_like_any_other():
     space = benchmark(["options", "autotune"], Offering()).space
     assert [gene.name for gene in space.genes] == ["-O", "config"]
