@@ -107,7 +107,7 @@ class SourceLicences:
             yield from self._rounded_less(trial, where)
             yield from self._replaced_calls(trial)
             if self._seen.arithmetic and not self.is_clang and trial._relaxed():
-                yield self._fast_maths(trial, where)
+                yield self._fast_maths(where)
         yield from self._by_the_source()
 
     def _rounded_less(self, trial: SourceLicences, attribute: Where | None) -> Iterator[Licence]:
@@ -134,7 +134,7 @@ class SourceLicences:
             where = f"{name} at {self._in_project(self._seen.calls[call])}"
             yield Licence("libm folding", "contraction", where, remedy)
 
-    def _fast_maths(self, trial: SourceLicences, attribute: Where | None) -> Licence:
+    def _fast_maths(self, attribute: Where | None) -> Licence:
         if attribute is not None:
             where = f"{self._in_project(attribute)} (optimize)"
             return Licence("fast maths", "relaxed-maths", where, "taking out the attribute or the pragma")
