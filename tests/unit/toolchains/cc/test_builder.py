@@ -399,6 +399,9 @@ def test_a_library_that_exports_nothing_is_refused(tmp_path: Path) -> None:
     found = single(tmp_path, "static int one(void) { return 1; }\nint two;\n")
     with pytest.raises(BuildError, match=r"one\.c: exports no function"):
         found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    found = single(tmp_path, "int one(void) { return 1; }\n", flags="-O2 -fvisibility=hidden")
+    with pytest.raises(BuildError, match="flags='-fvisibility=default' shows what -fvisibility=hidden hides"):
+        found.build(None, tmp_path / "hidden", timeout_s=ENOUGH_S)
 
 
 def test_a_source_named_twice_is_compiled_twice_and_the_linker_refuses_it(project: Path, tmp_path: Path) -> None:
