@@ -59,7 +59,7 @@ class CompileIQ:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self._home.name, text=True,
                 start_new_session=True,
             )  # fmt: skip
-        weakref.finalize(self, _end, self._process, self._home)
+        weakref.finalize(self, _end, self._process, self._home)  # nothing of the package outlives its engine
         try:
             self._talk({
                 "opaque": asdict(space.opaque) if space.opaque else None,

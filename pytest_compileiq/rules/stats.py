@@ -45,9 +45,8 @@ def t_quantile(degrees: float, tail: float) -> float:
 def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
     """Welch's t-test on slots centred per process, one-sided for tuned < baseline (Welch, Biometrika 34, 1947).
 
-    Taking out P process means costs P − 1
-    degrees of freedom beyond the arms' own two, half of them in either arm: each arm's variance is its sum of squares
-    over n − 1 − (P − 1)/2, and Satterthwaite's degrees use these divisors.
+    Taking out P process means costs P − 1 degrees of freedom beyond the arms' own two, half of them in either arm: each
+    arm's variance is its sum of squares over n − 1 − (P − 1)/2, and Satterthwaite's degrees use these divisors.
 
     Args:
         baseline, tuned: logs, shape (P, Q, 2); NaN slots are dropped.
