@@ -1,4 +1,4 @@
-"""A carrier whose workers start no process, for tests of conversations, of pools, and of the order of calls."""
+"""A transport whose workers start no process, for tests of conversations, of pools, and of the order of calls."""
 
 from __future__ import annotations
 
