@@ -138,11 +138,7 @@ def test_non_inferiority_has_three_outcomes():
 
 
 def replay(one, committed=1.1, last_look=True):
-    return judge_replay(
-        one,
-        Expected(committed, committed - 0.01, committed + 0.01),
-        last_look=last_look,
-    )
+    return judge_replay(one, Expected(committed, committed - 0.01, committed + 0.01), last_look=last_look)
 
 
 def test_a_replayed_gain_passes_decays_or_is_gone():

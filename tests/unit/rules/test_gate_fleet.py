@@ -267,8 +267,7 @@ def claim_of(rows: list[SampleRow]) -> Claim:
     return Claim(
         device="H200", workload="w", objective="runtime", kind="gain", samples="unnamed.csv", test=test,
         baseline=summarise(one.baseline), tuned=summarise(one.tuned), **{name: getattr(decision, name) for name in names},
-        devices=decision.devices,
-        fleet=decision.fleet,
+        devices=decision.devices, fleet=decision.fleet,
     )  # fmt: skip
 
 

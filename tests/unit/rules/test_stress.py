@@ -100,11 +100,7 @@ def test_a_claims_stress_is_stored_and_read_back(stress):
 
 
 def test_what_a_worker_made_up_is_refused_in_a_sentence():
-    for drawn in (
-        Draw((), (apart(math.nan),)),
-        Draw((), (apart(-1.0),)),
-        Draw((), (apart(1.0, output="x" * 9999),)),
-    ):
+    for drawn in (Draw((), (apart(math.nan),)), Draw((), (apart(-1.0),)), Draw((), (apart(1.0, output="x" * 9999),))):
         with pytest.raises(StoreError, match="the result cannot be stored"):
             record_of(1, [{"w": drawn}])
     of_errors((math.nan, -1.0), (0.0, math.inf))
