@@ -43,7 +43,7 @@ from pytest_compileiq.store.store import Store
 
 
 def series_parts(line: Series, ident: str) -> list[Html]:
-    """The sentences about a line, and its plot; ``ident`` is a prefix of element ids, unique in the page."""
+    """The sentences about a series, and its plot; ``ident`` is a prefix of element ids, unique in the page."""
     parts = [tag("p", f"History: {summary_of(line)}")]
     if earlier := [tag("li", shift_text(line, shift)) for shift in line.shifts[:-1]]:
         parts.append(tag("ul", *earlier, class_="notes", aria_label="Earlier moves"))
@@ -82,7 +82,7 @@ def over_time(line: Series, ident: str) -> Chart | None:
 
 
 def with_history(changes: Sequence[Change], store: Store) -> tuple[Change, ...]:
-    """The changes, each with a sentence a line of its artifact."""
+    """The changes, each with a sentence for every series of its artifact."""
     lines = added_series(store, {change.name for change in changes})
     reviewed = []
     for change in changes:

@@ -87,7 +87,7 @@ class Observation(Table):
 
     @property
     def key(self) -> SeriesKey:
-        """The line it belongs to, which a new compiler does not break."""
+        """The series that it belongs to, which a new compiler does not break."""
         return self.name, Target(self.target).architecture, self.device, self.workload, self.objective
 
 

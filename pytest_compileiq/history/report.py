@@ -68,7 +68,7 @@ def _span(line: Series) -> str:
 
 
 def summary_of(line: Series) -> str:
-    """The whole line in a sentence: how long, and its last move, or that there is none."""
+    """A series in a sentence: its span, and its last shift, or that there is none."""
     if not line.shifts:
         return f"{_span(line)}; {_steady(line)}"
     earlier = f"; {quantity(len(line.shifts) - 1, 'move')} before" if len(line.shifts) > 1 else ""
@@ -76,7 +76,7 @@ def summary_of(line: Series) -> str:
 
 
 def shift_text(line: Series, shift: Shift) -> str:
-    """One move in a sentence: since when, how far, and whose it is."""
+    """A shift in a sentence: its date, its size and its cause."""
     at = line.observations[shift.at]
     commit = f" (commit {at.commit[:12]})" if at.commit else ""
     known = f"; with it: {', '.join(shift.known)}" if shift.known else ""

@@ -122,14 +122,14 @@ _LEAST_LINES = 10  # from here on, another process pays: a year of nights takes 
 
 @dataclass(frozen=True)
 class Series:
-    """What was observed of one artifact × device × workload × objective, oldest first, and its moves."""
+    """Observations of one artifact × device × workload × objective, oldest first, and their shifts."""
 
     observations: tuple[Observation, ...]
     shifts: tuple[Shift, ...]
 
     @property
     def newest(self) -> Observation:
-        """The newest observation, which names the line."""
+        """The newest observation, which names the series."""
         return self.observations[-1]
 
 
@@ -165,7 +165,7 @@ def read_history(store: Store, archive: Archive, name: str | None = None) -> Art
 
 
 def series_of(observations: Iterable[Observation], name: str | None = None, device: str | None = None) -> list[Series]:
-    """The lines, sorted by what they are of; ``name`` is one artifact's, ``device`` a part of a device's name."""
+    """The series, sorted by key; ``name`` is one artifact's, ``device`` a part of a device's name."""
     by_line = defaultdict(list)
     for observation in observations:
         if name in (None, observation.name) and (device or "").casefold() in observation.device.casefold():
@@ -178,7 +178,7 @@ def series_of(observations: Iterable[Observation], name: str | None = None, devi
 
 
 def added_series(store: Store, names: Collection[str]) -> list[Series]:
-    """The lines of what was added beside ``store`` of these artifacts; ``acf history`` tells what cannot be read."""
+    """The series of what was added beside ``store`` of these artifacts; ``acf history`` tells what cannot be read."""
     added = Archive(store.root.parent / HISTORY_DIRECTORY).read().observations
     return series_of(observation for observation in added if observation.name in names)
 

@@ -235,7 +235,7 @@ class Shift:
 
 
 def shifts_of(runs: Sequence[Observation]) -> list[Shift]:
-    """Every move, oldest first; what is found after a run depends on no later one."""
+    """Every shift, oldest first; what is found after a run depends on no later one."""
     if not runs:
         return []
     baseline, tuned = (np.log([getattr(run, arm) for run in runs]) for arm in ("baseline", "tuned"))
