@@ -108,11 +108,11 @@ class Compared(Generic[_Part]):
     """A captured kernel, and the calls of it now; a part is a shape, or of a launched kernel a specialisation."""
 
     name: str
-    captured: Sequence[tuple[_Part, int]]  # and its calls of then
-    calls: int  # of now
-    gone: Sequence[tuple[_Part, int]]  # those of ``captured`` that are no longer called
-    new: Sequence[tuple[_Part, int]]  # those of now that are none of ``captured``
-    changed: Sequence[_Part] = ()  # those of ``captured`` whose code is another now
+    captured: Sequence[tuple[_Part, int]]  # each part with its calls when it was captured
+    calls: int  # of all parts, now
+    gone: Sequence[tuple[_Part, int]]  # captured, and no longer called
+    new: Sequence[tuple[_Part, int]]  # called now, and not captured
+    changed: Sequence[_Part] = ()  # captured and called now, with other code
 
     @property
     def is_as_captured(self) -> bool:
