@@ -1,7 +1,8 @@
 """Files on their way to a machine that does not see them, by content: both ends, and the messages between.
 
 The sender reads each file once, into a folder of the run's own, so that whatever arrives, and whenever, is one state of
-the files. No path in a message is absolute, and none is trusted on arrival.
+the files. No path in a message is absolute, and none is trusted on arrival. Nothing travels back but builds
+and answers.
 """
 
 from __future__ import annotations
