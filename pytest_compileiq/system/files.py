@@ -180,6 +180,14 @@ def is_in_container() -> bool:
     return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
 
 
+def text_of(path: Path) -> str:
+    """The text of one of the system's own files, stripped; empty where it cannot be read, or is not ASCII."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 @contextlib.contextmanager
 def locked_in_turn(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
     """As ``locked``, calling ``waiting`` again and again as long as another process holds the lock."""

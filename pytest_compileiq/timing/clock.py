@@ -19,7 +19,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import UNIT
 from pytest_compileiq.samples import Conditions
-from pytest_compileiq.system.files import is_in_container
+from pytest_compileiq.system.files import is_in_container, text_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.timing.device_kernels import Flip
@@ -188,17 +188,10 @@ def _machine(root: Path) -> str:
     if given := os.environ.get(MACHINE):
         return given if UNIT.fullmatch(given) else _digest(given)
     # Containers of one image may hold one machine-id, and those of one machine have to count as one: the boot's id.
-    machine = "" if is_in_container() else _first_text(root / "etc/machine-id")
-    known = machine if _ID.fullmatch(machine) else _first_text(root / "proc/sys/kernel/random/boot_id")
+    machine = "" if is_in_container() else text_of(root / "etc/machine-id")
+    known = machine if _ID.fullmatch(machine) else text_of(root / "proc/sys/kernel/random/boot_id")
     return _digest(known) if known else ""
 
 
 def _digest(text: str) -> str:
     return f"CPU-{hmac.new(_KEY, text.encode(errors='replace'), hashlib.sha256).hexdigest()[:_DIGITS]}"
-
-
-def _first_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""

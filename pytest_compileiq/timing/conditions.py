@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pytest_compileiq.system.files import text_of
 from pytest_compileiq.system.other_processes import others_in
 from pytest_compileiq.system.printing import harmless
 
@@ -15,10 +16,10 @@ _WINDOW_S = 0.1
 def cpu_conditions(system: Path = Path("/sys/devices/system/cpu")) -> list[str]:
     """One sentence of advice for each disturbance; empty where nothing is wrong or nothing can be read."""
     sentences = busy_machine()
-    governor = _text(system / "cpu0/cpufreq/scaling_governor")
+    governor = text_of(system / "cpu0/cpufreq/scaling_governor")
     if governor and governor != "performance":
         sentences.append(f"the frequency governor is {governor!r}: cpupower frequency-set -g performance")
-    if _text(system / "intel_pstate/no_turbo") == "0" or _text(system / "cpufreq/boost") == "1":
+    if text_of(system / "intel_pstate/no_turbo") == "0" or text_of(system / "cpufreq/boost") == "1":
         sentences.append("the clock may boost, and then falls with heat: turn boost off while you measure")
     return sentences
 
@@ -33,10 +34,3 @@ def busy_machine() -> list[str]:
         return []
     names = f" ({harmless(', '.join(others.names))})" if others.names else ""
     return [f"other processes{names} keep {others.cores:.1f} of {cores} cores busy: stop them"]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
