@@ -50,6 +50,11 @@ def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
                 yield int(entry.name), content
 
 
+def parent_of(stat: bytes) -> int:
+    """The parent in the content of ``/proc/PID/stat``, whose name in parentheses may hold any byte."""
+    return int(stat.rpartition(b")")[2].split()[1])
+
+
 def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[int] = ()) -> list[int]:
     """SIGKILL the carriers of ``token``, except ``spare`` and all in ``sessions``; return the ids of those killed."""
     killed: set[int] = set()

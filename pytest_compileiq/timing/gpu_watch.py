@@ -23,7 +23,7 @@ from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
 from pytest_compileiq.system.wait import TOLD_S, holder_of, wait_text
-from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.system.watchdog import of_each_process, parent_of
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
 from pytest_compileiq.timing.gpu_clocks import Settled, base_clock_mhz, locked_clocks, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
@@ -98,20 +98,16 @@ def _lineage(pid: int) -> Iterator[int]:
         except OSError:
             return
         yield pid
-        pid = _parent(stat)
+        pid = parent_of(stat)
 
 
 def _descendants(root: int) -> Iterator[int]:
     """Every process below ``root``, without it."""
-    parents = {pid: _parent(stat) for pid, stat in of_each_process("stat")}
+    parents = {pid: parent_of(stat) for pid, stat in of_each_process("stat")}
     wanted = {root}
     while below := {pid for pid, parent in parents.items() if parent in wanted}:
         yield from below
         wanted = below
-
-
-def _parent(stat: bytes) -> int:
-    return int(stat.rpartition(b")")[2].split()[1])
 
 
 def _has_driver(pid: int) -> bool:

@@ -23,7 +23,7 @@ from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.errors import BuildError, CompileIQError
 from pytest_compileiq.spelling import quantity
-from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.system.watchdog import of_each_process, parent_of
 from pytest_compileiq.timing.clock import cpu_device
 from pytest_compileiq.timing.registry import is_poisoned
 from pytest_compileiq.toolchains.base import Builder
@@ -88,7 +88,7 @@ def _children() -> set[int]:
     except ChildProcessError:  # it has none, as after most bodies: there is no need to look at every process
         return set()
     me = os.getpid()
-    return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}
+    return {pid for pid, stat in of_each_process("stat") if parent_of(stat) == me}
 
 
 # Beside what was brought here, which is of the same names.
