@@ -89,7 +89,7 @@ class Parameters(dict[str, KnobValue]):
         return super().get(name, default)
 
     def __iter__(self) -> Iterator[str]:
-        self._read.update(super().keys())
+        self._read.update(super().keys())  # who asks for all of them may use all of them
         return super().__iter__()
 
     def keys(self) -> Any:
