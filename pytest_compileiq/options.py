@@ -43,52 +43,47 @@ _CHOICES: dict[str, tuple[tuple[str, ...], str]] = {
     "acf_inconclusive": (("warn", "fail"), "effect of an undecided gate on its test"),
 }
 _CHECKS, _CHECK_HELP = _CHOICES["acf_check"]
-# option: what it takes (None: it is a switch), help, and what else argparse is told.
-_OPTIONS: tuple[tuple[str, str | None, str, dict[str, Any]], ...] = (
-    ("--tune", None, "search, prove and store; only tuned benchmarks run", {}),
-    ("--tune-new-only", None, "with --tune: skip benchmarks that have an artifact here", {}),
-    ("--tune-stale-only", None, "with --tune: skip benchmarks whose artifact still holds here", {}),
-    ("--tune-fresh", None, "with --tune: ignore the journal and start a new search", {}),
-    (
-        "--tune-budget", "N|TIME",
-        "evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls", {},
+# option: its value (None: it is a switch), and help.
+_OPTIONS: dict[str, tuple[str | None, str]] = {
+    "--tune": (None, "search, prove and store; only tuned benchmarks run"),
+    "--tune-new-only": (None, "with --tune: skip benchmarks that have an artifact here"),
+    "--tune-stale-only": (None, "with --tune: skip benchmarks whose artifact still holds here"),
+    "--tune-fresh": (None, "with --tune: ignore the journal and start a new search"),
+    "--tune-budget": (
+        "N|TIME", "evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
     ),
-    (
-        "--tune-total", "N|TIME",
-        "evaluations, or wall time such as 8h, shared out over all benchmarks of the run; a time includes proofs", {},
+    "--tune-total": (
+        "N|TIME",
+        "evaluations, or wall time such as 8h, shared out over all benchmarks of the run; a time includes proofs",
     ),
-    ("--tune-engine", "NAME", "auto, ga, compileiq, pack, grid, random, optuna:NAME, or your own", {}),
-    (
-        "--tune-from", "PATH",
-        "controls to try first: an artifact's .toml, a directory of ACFs, a booster pack (.zip)", {},
+    "--tune-engine": ("NAME", "auto, ga, compileiq, pack, grid, random, optuna:NAME, or your own"),
+    "--tune-from": ("PATH", "controls to try first: an artifact's .toml, a directory of ACFs, a booster pack (.zip)"),
+    "--tune-tracker": (
+        "NAME:ARGUMENT", "log every evaluation to csv:FILE, mlflow:URI or a plugin's tracker (repeatable)",
     ),
-    (
-        "--tune-tracker", "NAME:ARGUMENT",
-        "log every evaluation to csv:FILE, mlflow:URI or a plugin's tracker (repeatable)",
-        {"action": "append", "default": []},
+    "--tune-seed": ("N", "seed of the search"),
+    "--tune-draw": (
+        "SEED", "re-run the test with this acf.rng seed, using the committed controls or those of --tune-from",
     ),
-    ("--tune-seed", "N", "seed of the search", {}),
-    (
-        "--tune-draw", "SEED",
-        "re-run the test with this acf.rng seed, using the committed controls or those of --tune-from", {},
+    "--tune-on": (
+        "ray|HOST:PORT", "with --tune: run workers on Ray; ray starts a local cluster, HOST:PORT joins a running one",
     ),
-    (
-        "--tune-on", "ray|HOST:PORT",
-        "with --tune: run workers on Ray; ray starts a local cluster, HOST:PORT joins a running one", {},
-    ),
-    ("--tune-jobs", "N", "parallel builds", {}),
-    (
-        "--tune-reduce", None,
-        "drop controls without effect, then measure the effect of each remaining one", {"default": None},
-    ),
-    ("--no-tune-reduce", None, "store the winner unreduced", {"action": "store_false", "dest": "tune_reduce"}),
-    ("--acf-check", "|".join(_CHECKS), _CHECK_HELP, {}),
-    ("--acf-calibrate", "N", "run N A/A tests and store the gate's false-positive rate on this device", {}),
-    ("--acf-report", "FILE", "write the JSON report", {}),
-    ("--acf-html", "FILE", "write a self-contained HTML report", {}),
-    ("--acf-adopt", None, "keep the artifacts of moved or renamed tests", {}),
-    ("--acf-arms", "DIR", argparse.SUPPRESS, {}),  # for acf capture --validate
-)  # fmt: skip
+    "--tune-jobs": ("N", "parallel builds"),
+    "--tune-reduce": (None, "drop controls without effect, then measure the effect of each remaining one"),
+    "--no-tune-reduce": (None, "store the winner unreduced"),
+    "--acf-check": ("|".join(_CHECKS), _CHECK_HELP),
+    "--acf-calibrate": ("N", "run N A/A tests and store the gate's false-positive rate on this device"),
+    "--acf-report": ("FILE", "write the JSON report"),
+    "--acf-html": ("FILE", "write a self-contained HTML report"),
+    "--acf-adopt": (None, "keep the artifacts of moved or renamed tests"),
+    "--acf-arms": ("DIR", argparse.SUPPRESS),  # for acf capture --validate
+}  # fmt: skip
+# What else argparse is told.
+_MORE: dict[str, dict[str, Any]] = {
+    "--tune-tracker": {"action": "append", "default": []},
+    "--tune-reduce": {"default": None},
+    "--no-tune-reduce": {"action": "store_false", "dest": "tune_reduce"},
+}
 _INI: tuple[tuple[str, str, Any], ...] = (  # key, help, default
     ("acf_dir", "directory of the artifacts, relative to rootdir", "acf"),
     (OPTIONS_KEY, "compiler options that controls files may hold beside the known ones", []),
@@ -103,9 +98,9 @@ _INI: tuple[tuple[str, str, Any], ...] = (  # key, help, default
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options and ini keys."""
     group = parser.getgroup("compileiq", "compiler tuning (pytest-compileiq)")
-    for option, metavar, text, more in _OPTIONS:
+    for option, (metavar, text) in _OPTIONS.items():
         takes = {"metavar": metavar} if metavar else {"action": "store_true"}
-        group.addoption(option, help=text, **{**takes, **more})
+        group.addoption(option, help=text, **{**takes, **_MORE.get(option, {})})
     for key, text, default in _INI:
         kind: Any = "args" if isinstance(default, list) else None
         parser.addini(key, text, type=kind, default=default)
