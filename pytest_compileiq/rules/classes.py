@@ -44,7 +44,7 @@ def in_order(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
 
 def effective_classes(own: Iterable[ControlClass], licences: Sequence[Licence]) -> tuple[ControlClass, ...]:
     """The classes ``own`` of controls, each widened to what ``licences`` allow, narrowest first."""
-    return in_order(in_order((each, *(licence.allows for licence in licences)))[-1] for each in own)
+    return in_order(max((each, *(licence.allows for licence in licences)), key=CONTROL_CLASSES.index) for each in own)
 
 
 def beyond_value_safe(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
@@ -62,7 +62,7 @@ def promises_bits(classes_used: Iterable[ControlClass], licences: Collection[Lic
 
 
 def each_once(licences: Iterable[Licence]) -> tuple[Licence, ...]:
-    """``licences`` without duplicates (same class and remedy); the first place is kept."""
+    """``licences`` without duplicates (same name, class and remedy); the first place is kept."""
     first: dict[tuple[str, ControlClass, str], Licence] = {}
     for licence in licences:
         first.setdefault((licence.name, licence.allows, licence.remedy), licence)
