@@ -1,4 +1,4 @@
-"""What an artifact claims, on disk: the tables below ``[[claims]]``, strict and bounded as in ``artifact``."""
+"""The claims of an artifact, on disk: the tables below ``[[claims]]``, strict and bounded as in ``artifact``."""
 
 from __future__ import annotations
 

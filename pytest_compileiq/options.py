@@ -78,7 +78,7 @@ _OPTIONS: dict[str, tuple[str | None, str]] = {
     "--acf-adopt": (None, "keep the artifacts of moved or renamed tests"),
     "--acf-arms": ("DIR", argparse.SUPPRESS),  # for acf capture --validate
 }  # fmt: skip
-# What else argparse is told.
+# Further arguments for argparse.
 _MORE: dict[str, dict[str, Any]] = {
     "--tune-tracker": {"action": "append", "default": []},
     "--tune-reduce": {"default": None},

@@ -101,7 +101,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run measured of one claim, whatever became of it."""
+    """The measurement of one claim in a run, whatever its verdict."""
 
     device: str
     workload: str
@@ -138,7 +138,7 @@ class ItemReport:
     remedy: str = ""  # the command or edit that mends it, when something is wrong
     failed: bool = False  # whether the verdict fails the test under the settings of the run
     interrupted: bool = False  # Ctrl-C ended the search, so that the run ends after this item
-    workload: str = ""  # of the leading result, as what follows
+    workload: str = ""  # of the leading result, as the next four
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
@@ -146,7 +146,7 @@ class ItemReport:
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
-    moved: tuple[MovedCode, ...] = ()  # of a stale artifact: machine code that is not what was recorded
+    moved: tuple[MovedCode, ...] = ()  # of a stale artifact: machine code other than recorded
     results: tuple[Result, ...] = ()  # every claim in words; the leading one first, then what is worse
     built: Built | None = None  # in a normal run, and measured
     measured: tuple[Measured, ...] = ()
@@ -175,7 +175,7 @@ class ItemReport:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """When and on what a run was."""
+    """Date, commit and machine of a run."""
 
     date: str  # its end, UTC: 2026-11-23T05:15:00Z
     commit: str | None  # None where git does not know

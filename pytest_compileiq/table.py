@@ -1,4 +1,4 @@
-"""What every table on disk is made of: bounded texts and numbers, and a strict base."""
+"""The parts of every table on disk: bounded texts and numbers, and a strict base."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class NotModelled(Signal):
 
 
 class Inputs(Struct, frozen=True):
-    """What a build has looked at."""
+    """The inputs that a build has looked at."""
 
     files: frozenset[str] = frozenset()  # paths of what it reads, or may find before what it reads
     absent: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)  # directory → names missing there

@@ -23,7 +23,7 @@ _ORDER = {"worse": 0, "gained": 1, "level": 2}
 
 @dataclass(frozen=True)
 class ClaimStep:
-    """One claim (device, workload, objective), before and after, and in words what got worse."""
+    """One claim (device, workload, objective), before and after, and its loss in words."""
 
     old: Claim | None
     new: Claim | None

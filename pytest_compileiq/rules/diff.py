@@ -59,10 +59,10 @@ class Side:
     target: str
     artifact: Artifact | None  # None where its metadata cannot be read
     problem: str = ""  # why it cannot be used, in a sentence; empty where it can
-    warnings: tuple[str, ...] = ()  # what is wrong with it and does not keep it from being used
+    warnings: tuple[str, ...] = ()  # faults that do not keep it from being used
     untraced: tuple[str, ...] = ()  # files with uncommitted changes when tuned, and not here as fingerprinted
     classed: Classed = field(default_factory=Classed)  # its controls by class, from its knobs
-    licences: tuple[Licence, ...] = ()  # what the baseline and the sources allow besides
+    licences: tuple[Licence, ...] = ()  # of the baseline and the sources
 
     @property
     def effective(self) -> tuple[ControlClass, ...]:
@@ -86,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change means."""
+    """The meaning of a change."""
 
     kind: Kind
     name: str  # now or last, as the target
@@ -97,18 +97,18 @@ class Change:
     outcome: str = ""
     reason: str = ""
     lead: ClaimStep | None = None  # the artifact's leading claim, and the same claim before
-    judgement: str = ""  # what the step of the leading claim means, in words
+    judgement: str = ""  # the meaning of the leading claim's step, in words
     claims: tuple[ClaimStep, ...] = ()  # every claim of both sides, sorted by device, workload, objective
     devices_added: tuple[str, ...] = ()  # device models with a claim on one side only
     devices_dropped: tuple[str, ...] = ()
     metrics: tuple[Step, ...] = ()  # exact ones of shipped code; an added artifact's start at its own baseline
     environment: tuple[Step, ...] = ()  # compiler, its command, driver of each device
-    inputs: tuple[str, ...] = ()  # what made the old artifact stale, in sentences
+    inputs: tuple[str, ...] = ()  # the causes that made the old artifact stale, in sentences
     knobs: tuple[Step, ...] = ()  # named knobs that changed; None is absent (off)
     classes: tuple[ControlClass, ...] = ()  # effective classes of the newest controls, narrowest first
     classes_gained: tuple[ControlClass, ...] = ()  # beyond value-safe, and new
     classed: Classed = field(default_factory=Classed)  # the newest controls by their own class
-    licences: tuple[Licence, ...] = ()  # what widens these
+    licences: tuple[Licence, ...] = ()  # they widen these
     controls: Step | None = None  # digests of the controls file, where they differ
     code: tuple[Step, ...] = ()  # digests of changed machine code, for each entry function and arm
     functions: tuple[Step, ...] = ()  # entry functions that the test stands for on one side only
@@ -117,10 +117,10 @@ class Change:
     reduction: Reduction | None = None
     unreduced: int = 0  # controls as they were found, with nothing left out; 0 where reduced
     attribution: Attribution | None = None
-    warnings: tuple[str, ...] = ()  # what a reviewer should look at before merging
+    warnings: tuple[str, ...] = ()  # for a reviewer, before merging
     evidence: str = ""  # where the newest claims were proven: device, driver, commit, runner
     problem: str = ""  # why a side cannot be used
-    history: tuple[str, ...] = ()  # what runs measured of it over time, where a history is kept
+    history: tuple[str, ...] = ()  # its measurements over time, where a history is kept
 
     @property
     def worse(self) -> tuple[ClaimStep, ...]:

@@ -214,7 +214,7 @@ def _benchmark(artifact: Artifact, found: Rebuilt) -> Iterator[Finding]:
 
 
 def _inputs(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Iterator[Finding]:
-    """What differs of sources, command, environment and compiler, of which the machine code shows the effect."""
+    """The differences of sources, command, environment and compiler; the machine code shows their effect."""
     before, now = artifact.fingerprint, found.fingerprint
     another = f"the machine code is another, in {_names(moved)}"
     compiles = found.compiler.compiles
@@ -311,13 +311,13 @@ def code_of(artifact: Artifact, arm: Arm) -> dict[str, str]:
 
 
 def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
-    """What made an artifact stale; several where several inputs did, of which the first is not known."""
+    """The causes that made an artifact stale; of several, the first is not known."""
     stale = {_BY_FIELD[finding.field] for finding in findings if finding.effect is Effect.STALE}
     return tuple(sorted(stale))
 
 
 def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
-    """What ended ``before``, of which ``after`` took the place: what had made it stale, or why it was replaced."""
+    """The causes that ended ``before`` when ``after`` took its place: those that made it stale, or the new outcome."""
     if after.outcome == "retired":
         return ("withdrawn",)
     is_same = code_of(before, "baseline") == code_of(after, "baseline")

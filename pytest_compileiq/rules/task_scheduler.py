@@ -25,7 +25,7 @@ LONGEST_TURN = 1 / 16  # of an equal share of the whole, so that nobody waits fo
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What an engine foresees; all falls are of its best score, a log-ratio."""
+    """The forecast of an engine; all falls are of its best score, a log-ratio."""
 
     rate: float  # the expected fall per unit of spending
     before: float  # the fall foreseen so far
