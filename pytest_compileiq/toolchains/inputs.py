@@ -109,6 +109,8 @@ def _run_paths(program: str) -> Iterator[str]:
             yield re.sub(r"\$\{?ORIGIN\}?", lambda _: str(Path(os.path.realpath(program)).parent), path)
 
 
+# Like the system's headers, those of packages are in no fingerprint: the machine code shows a change of them. And a
+# recorded command leaves their place out, so that an artifact means the same in everybody's environment.
 _PLACE = r"(?:(?:site|dist)-packages|include/python3\.\d+t?)(?:/|$)"
 _INSTALLED = re.compile(rf"(?:^|/){_PLACE}")
 _BEFORE_IN_A_PATH = re.compile(rf"^(=?)[^,:]*?(?<=/)(?={_PLACE})")

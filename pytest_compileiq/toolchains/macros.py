@@ -149,6 +149,7 @@ def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[
 
 def fixed_macros(probes: Sequence[tuple[Knobs, str]]) -> dict[str, str]:
     """The macros that a source defines itself with their values, from knobs and what ``-dM`` prints at its end."""
+    # Two values tell a macro that is limited (#if TILE > 16) from one that is fixed.
     given = [macros_of(macros) for macros, _ in probes]
     at_the_end = [dict(_AT_THE_END.findall(printed)) for _, printed in probes]
     fixed = {}
