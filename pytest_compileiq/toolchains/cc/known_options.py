@@ -2,7 +2,7 @@
 
 The lists are append-only, so that a committed artifact's knobs may always be read and rendered. A class says what an
 option may change; a default space holds what changes no value that the language defines, and a test asks for the rest
-by the class's name. Which options a space holds depends on the sources and the baseline too (``baseline``), so that an
+by the class's name. Which options a space holds depends on the sources and the baseline too (``flags``), so that an
 edit of these may leave committed knobs outside: ``pytest_compileiq.replay.former_space``.
 """
 
@@ -20,6 +20,7 @@ from pytest_compileiq.toolchains.options import NUMBER, Option, OptionList, Unli
 _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
 
+# A compiler's options can run programs and write files, so an option has one of five beginnings.
 # No slash, colon, bar, quote, blank or backslash: a value cannot be a path, a program or a second option.
 _PLAIN = (
     r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)"

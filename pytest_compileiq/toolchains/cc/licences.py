@@ -1,8 +1,8 @@
 """What the baseline's flags and a source already let gcc, clang or gfortran change, found out by compiling.
 
-What a source does is read from the compiler's own text of it (``gcc_dumps``, ``llvm_ir``), what the flags allow is
-tried (``trials``). A licence is given for what *some* candidate may do: which arguments are constants and which
-products meet which sums depends on inlining and unrolling, and a candidate may do these otherwise than the baseline.
+The operations of a source are read from the compiler's own text of it (``dumps``), the effect of the flags is tried. A
+licence is given for what *some* candidate may do: which arguments are constants and which products meet which sums
+depends on inlining and unrolling, and a candidate may do these otherwise than the baseline.
 """
 
 from __future__ import annotations

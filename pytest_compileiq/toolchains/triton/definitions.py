@@ -2,7 +2,7 @@
 
 A kernel's file often does far more than define it: a script launches it, a package's ``__init__`` imports the world. So
 only the module-level statements that bind or change what the kernel names, directly or through what it names, are ever
-executed (``loader`` does), in the file's order. It is a program slice (Weiser, ICSE 1981) by names, and so it knows
+executed (``torch_stub`` does), in the file's order. It is a program slice (Weiser, ICSE 1981) by names, and so it knows
 nothing of what a module does to itself through ``globals()``, nor of what a module of which nothing is needed does to
 another.
 """
