@@ -82,7 +82,7 @@ def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | 
 
 def _file(about: str, imports: Sequence[str], lines: Sequence[str]) -> str:
     return "\n".join(
-        [f"# A first benchmark of {about}", "# WrittenFile by acf init; yours to edit.", *imports, "", "", *lines, ""]
+        [f"# A first benchmark of {about}", "# Written by acf init; yours to edit.", *imports, "", "", *lines, ""]
     )
 
 

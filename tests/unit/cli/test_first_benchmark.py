@@ -23,6 +23,7 @@ def test_c_benchmark_uses_every_name_that_it_imports_or_sets(arguments):
     used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     imported = {each.asname or each.name for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)
                 for each in node.names}  # fmt: skip
+    assert text.splitlines()[1] == "# Written by acf init; yours to edit."
     assert lacking is None and {*imported, *(node.id for node in names if isinstance(node.ctx, ast.Store))} <= used
 
 
