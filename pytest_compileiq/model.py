@@ -15,6 +15,7 @@ from pytest_compileiq.spelling import did_you_mean
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
+ARMS: tuple[Arm, Arm] = ("baseline", "tuned")
 Direction = Literal["minimize", "maximize"]
 LockClocks = int | Literal["base"] | None  # a GPU's, while it is measured: MHz, its base clock, or as they come
 Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, or one by one

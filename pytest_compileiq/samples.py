@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from pytest_compileiq.model import L2, Arm, CheckedBy, Launch
+from pytest_compileiq.model import ARMS, L2, Arm, CheckedBy, Launch
 
-ARMS: tuple[Arm, Arm] = ("baseline", "tuned")
 _KEY = attrgetter("device", "workload", "objective")
 StartKind = Literal["dirty", "sham", "pause", "bare"]  # what comes before the call
 

@@ -16,9 +16,9 @@ from pytest_compileiq.history.report import (
     title_of,
 )
 from pytest_compileiq.history.series import Lifetime, Series, added_series, of_artifact
+from pytest_compileiq.model import ARMS
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS
 from pytest_compileiq.report.html.charts import (
-    ARMS,
     LEFT,
     MAX_POINTS,
     RIGHT,

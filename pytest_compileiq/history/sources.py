@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.history.records import Observation, Record, SeriesKey, Sighting, date_of
-from pytest_compileiq.model import Arm, digest_of_code
+from pytest_compileiq.model import ARMS, digest_of_code
 from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, End, Measured, Verdict
 from pytest_compileiq.review.snapshots import FileRequest, GitFile, StoreInGit, Version
 from pytest_compileiq.rules.claims import direction_of
@@ -70,7 +70,7 @@ def proofs_in(history: Iterable[ArtifactVersion]) -> list[Observation]:
 def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
     if artifact.outcome != "tuned":
         return
-    codes: dict[str, Any] = {f"{arm}_code": digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)}
+    codes: dict[str, Any] = {f"{arm}_code": digest_of_code(code_of(artifact, arm)) for arm in ARMS}
     numbers = {"device", "workload", "objective", "driver", "speedup", "speedup_low", "speedup_high"}
     for claim in artifact.claims:
         is_ratio = claim.kind != "exact" and claim.scale is None

@@ -92,15 +92,15 @@ class Comparison:
             Unprovable: as ``prove``.
             NoWorker: a worker process did not get ready.
         """
-        benchmark, found = self.benchmark, first.finalist
-        if found is None:
+        benchmark, sampled = self.benchmark, first.finalist
+        if sampled is None:
             exact = self._prove_exact(beside.smaller) if beside is not None else first
             return exact if isinstance(exact, Proof) else first
         if beside is None and not first.rows:
             return first
         second = replace(self, seed=Random(f"second sample of {self.seed}").getrandbits(32))
         done = looks_of(self.pool.devices)[first.look - 1]
-        found = Finalist(found.controls, checks=dict(found.checks))
+        found = Finalist(sampled.controls, checks=dict(sampled.checks))
         contenders = [found, *([Finalist(beside.smaller)] if beside is not None else [])]
         is_exact = all(claim.kind == "exact" for claim in first.claims)
         blocks = Blocks(self.pool, benchmark, self.against, second.seed, is_short=is_exact)
@@ -125,7 +125,7 @@ class Comparison:
         if isinstance(claims_left, NoWinner):
             return replace(claims_left, advice=disturbed)
         left = replace(first, claims=claims_left, advice=disturbed)
-        return _with_rows(left, (*(first.finalist or found).counted, *found.counted))
+        return _with_rows(left, (*sampled.counted, *found.counted))
 
     def _prove_exact(self, controls: ControlsFile | None) -> Proof | NoWinner:
         exact = judge_exact(self.benchmark, self.against, controls)

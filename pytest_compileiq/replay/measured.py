@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import seed_of_coins
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.model import Arm, ControlsFile, digest_of_code
+from pytest_compileiq.model import ARMS, ControlsFile, digest_of_code
 from pytest_compileiq.outcome import Built, End, Measured, Verdict
 from pytest_compileiq.replay.committed import RETUNE, Stop
 from pytest_compileiq.report.claims import claim_text
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def built_of(benchmark: TunedBenchmark, artifact: Artifact) -> Built:
     """The compiler, and the machine code of both arms, which was found to be the artifact's."""
     compiler = benchmark.builder.compiler
-    return Built(
-        f"{compiler.name} {compiler.version}", *(digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm))
-    )
+    return Built(f"{compiler.name} {compiler.version}", *(digest_of_code(code_of(artifact, arm)) for arm in ARMS))
 
 
 def _measured(benchmark: TunedBenchmark, claim: Claim, decision: Decision, seed: int) -> Iterator[Measured]:

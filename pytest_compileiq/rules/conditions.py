@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median, median_low
 
 from pytest_compileiq.claim import Claim, ConditionsTable
-from pytest_compileiq.samples import ARMS, Conditions, SampleRow
+from pytest_compileiq.model import ARMS
+from pytest_compileiq.samples import Conditions, SampleRow
 
 SHORT_CALL_S = 10e-6
 POWER_CAP = "software power cap"

@@ -7,10 +7,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import get_args
 
 from pytest_compileiq.artifact import Artifact, CodeTable, CompilerTable
-from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence, Target
+from pytest_compileiq.model import ARMS, ControlClass, KnobValue, Licence, Target
 from pytest_compileiq.reduction import Attribution, Reduction
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import (
@@ -252,7 +251,7 @@ def _metrics(before: Artifact | None, after: Artifact) -> Iterator[Step]:
 
 
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
-    codes = {arm: [code_of(artifact, arm) for artifact in (before, after)] for arm in get_args(Arm)}
+    codes = {arm: [code_of(artifact, arm) for artifact in (before, after)] for arm in ARMS}
     for entry in sorted(before.code.keys() | after.code.keys()):
         for arm, (old, new) in codes.items():
             if old.get(entry) != new.get(entry):

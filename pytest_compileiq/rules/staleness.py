@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import (
+    ARMS,
     ArchitectureFrom,
     Arm,
     CodeDigest,
@@ -296,7 +297,7 @@ def _proven(artifact: Artifact) -> list[object]:
         [compiler.name, compiler.version, compiler.build, *compiler.command],
         [fingerprint.benchmark, fingerprint.command, dict(fingerprint.sources)],
         *([dict(fingerprint.environment)] if fingerprint.environment else ()),
-        [digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)],
+        [digest_of_code(code_of(artifact, arm)) for arm in ARMS],
     ]  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from math import isfinite
 from typing import NamedTuple, get_args
 
 from pytest_compileiq.errors import StoreError, contained
-from pytest_compileiq.model import UNIT
-from pytest_compileiq.samples import ARMS, ClockReading, Columns, SampleRow, SampleTable, SlotStart, StartKind
+from pytest_compileiq.model import ARMS, UNIT
+from pytest_compileiq.samples import ClockReading, Columns, SampleRow, SampleTable, SlotStart, StartKind
 from pytest_compileiq.store.metadata import restored
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]

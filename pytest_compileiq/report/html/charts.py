@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_compileiq.model import Arm, tail_of
+from pytest_compileiq.model import ARMS, Arm, tail_of
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.rules.slots import quantile
 
@@ -160,7 +160,6 @@ def pixels(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-ARMS: tuple[Arm, ...] = ("baseline", "tuned")
 MAX_POINTS = 300  # per chart; of more, every n-th slot is drawn, and the note says so
 _GOLDEN = 0.6180339887
 Block = list[tuple[int, "ChartedSlot"]]  # one process: each slot with its place in the run
