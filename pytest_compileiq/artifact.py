@@ -23,6 +23,7 @@ from pytest_compileiq.model import (
     CodeDigest,
     ControlClass,
     Direction,
+    LoadChange,
     digest_of_command,
 )
 from pytest_compileiq.reduction import Attribution, Reduction
@@ -76,6 +77,17 @@ class LicenceTable(Table):
     remedy: Text
 
 
+class LoadChangeTable(Table):
+    """A ``LoadChange`` on disk."""
+
+    words: Annotated[Array[Text], Field(max_length=10)]
+    because: Text
+    altered: Count
+    functions: Count
+
+    __str__ = LoadChange.__str__
+
+
 class CompilerTable(Table):
     """Which compiler: a ``Compiler`` on disk."""
 
@@ -84,6 +96,7 @@ class CompilerTable(Table):
     build: Text
     command: Annotated[Array[Text], Field(max_length=5000)]
     architecture_from: ArchitectureFrom = "test"
+    change: LoadChangeTable | None = None
 
     @property
     def compiles(self) -> bool:

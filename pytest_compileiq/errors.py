@@ -90,12 +90,14 @@ class BuildError(CompileIQError):
     Attributes:
         kind: ``"compile"`` when the compiler refused or crashed, ``"timeout"`` when it was killed.
         log: the tail of what the compiler printed.
+        refused: the relocation that keeps production's objects from being loaded; empty if nothing does.
     """
 
-    def __init__(self, message: str, *, kind: Literal["compile", "timeout"], log: str = "") -> None:
+    def __init__(self, message: str, *, kind: Literal["compile", "timeout"], log: str = "", refused: str = "") -> None:
         super().__init__(message)
         self.kind: Literal["compile", "timeout"] = kind
         self.log = log
+        self.refused = refused
 
 
 LARGER_FILES = "raise the limit on the size of a file, ulimit -f unlimited"

@@ -221,10 +221,30 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class LoadChange:
+    """What production's command got to have its objects loaded, and how many of its functions are other code by it.
+
+    ``because``: the relocation that the linker refuses without.
+    """
+
+    words: tuple[str, ...]
+    because: str
+    altered: int
+    functions: int
+
+    def __str__(self) -> str:
+        return (
+            f"{' '.join(self.words)} (added, since production's objects cannot be loaded as they are: {self.because}; "
+            f"it alters {self.altered} of {self.functions} functions)"
+        )
+
+
+@dataclass(frozen=True)
 class Compiler:
     """Which compiler, with the resolved baseline command, paths relative to rootdir.
 
     ``architecture_from``: the test's own text, this machine (``-march=native``), or the compiler's default.
+    ``change``: of production's command, where there is one.
     """
 
     name: str
@@ -232,6 +252,7 @@ class Compiler:
     build: str
     command: tuple[str, ...]
     architecture_from: ArchitectureFrom = "test"
+    change: LoadChange | None = None
 
     @property
     def compiles(self) -> bool:

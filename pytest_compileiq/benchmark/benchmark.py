@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from pytest_compileiq.benchmark import spaces
-from pytest_compileiq.benchmark.builds import HERE, Afar, Builds
+from pytest_compileiq.benchmark.builds import HERE, Afar, Builds, loadable
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark, given_to
 from pytest_compileiq.benchmark.marker import TuneSpec, check_function, name_within, read_marker
@@ -333,14 +333,15 @@ def make_benchmark(
         raise MarkerError(f"{item.nodeid}: @pytest.mark.tune marks a test function; this is {type(item).__name__}")
     spec = read_marker(mark, name_within(item))
     check_function(item)
-    if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, afar.host_flags, jobs))
-    builds = Builds(
-        builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, spec.counted, cached,
-        afar.makers, slots or nullcontext(),
-    )  # fmt: skip
+    place = Place(item.path.parent, rootdir, afar.host_flags, jobs)
+    versions = [builder] if builder is not None else spec.toolchain.resolve(place).versions
+    directory = build_dir / sha256_hex(item.nodeid.encode())[:16]
+    builds = loadable([
+        Builds(version, directory, spec.timeout_s, spec.counted, cached, afar.makers, slots or nullcontext())
+        for version in versions
+    ])  # fmt: skip
     return TunedBenchmark(
-        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar,
+        item.nodeid, spec, builds.builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar,
         given_to(item, rootdir),
     )  # fmt: skip
 

@@ -117,7 +117,7 @@ class Builds(Struct, frozen=True):
         try:
             built = make(home)
         except BuildError as error:
-            _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
+            _write(record, {"error": str(error), "kind": error.kind, "log": error.log, "refused": error.refused})
             raise
         _write(record, {"built": replace(built, path=Path(os.path.relpath(built.path, home)))})
         return built
@@ -145,6 +145,18 @@ class Builds(Struct, frozen=True):
     def why_not_kept(self) -> str | None:
         """Why the build cache does not keep a build that was made, by a compiler that it knows; else None."""
         return next(iter(self._not_kept.values()), None)
+
+    def is_cached(self, controls: ControlsFile | None) -> bool:
+        """Whether the build cache has it."""
+        return self._find(controls, self._home(controls)) is not None
+
+    def can_be_loaded(self) -> bool:
+        """Whether the baseline's objects can be; if not, its place is free for a build that stands in."""
+        failure = self.attempt(None)
+        if not (isinstance(failure, BuildError) and failure.refused):
+            return True
+        shutil.rmtree(self._home(None))
+        return False
 
     def sources(self, controls: ControlsFile | None) -> Mapping[str, str]:
         """Path → SHA-256 of every project file that the compiler reads with ``controls``."""
@@ -215,6 +227,15 @@ class Builds(Struct, frozen=True):
             return error
 
 
+def loadable(several: Sequence[Builds]) -> Builds:
+    """The first of ``several`` whose baseline can be loaded, or fails for another reason; else the first."""
+    if len(several) == 1:
+        return several[0]
+    # Of the same inputs, an earlier run has found out.
+    known = next((builds for builds in several if builds.is_cached(None)), None)
+    return known or next((builds for builds in several if builds.can_be_loaded()), several[0])
+
+
 class BuildQueue:
     """Builds under way, in the order they were begun; equal controls are built once.
 
@@ -275,7 +296,7 @@ def _write(record: Path, content: object) -> None:
 def _read(record: Path) -> BuildResult:
     content = json.loads(record.read_text(encoding="utf-8"))
     if "error" in content:
-        raise BuildError(content["error"], kind=content["kind"], log=content["log"])
+        raise BuildError(content["error"], kind=content["kind"], log=content["log"], refused=content["refused"])
     built = content["built"]
     code = {entry: CodeDigest(**digest) for entry, digest in built["code"].items()}
     return BuildResult(**{**built, "path": record.parent / built["path"], "code": code})

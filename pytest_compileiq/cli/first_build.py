@@ -22,7 +22,6 @@ from pytest_compileiq.toolchains.trial_builds import TrialBuild, trial_build, wi
 
 _TOLD_WITH = ("-g", "-Wl,--no-undefined")  # of the build here: prototypes, and what no source defines
 _LIBRARIES = ((), ("-lm",))  # tried in this order
-_TO_BE_LOADED = re.compile(r"give flags='([^']+)' beside like=")  # what production's objects lack for a library
 _INTERPOSED = "function body can be overwritten at link time"  # an inlined function that -fPIC lets others replace
 
 
@@ -98,8 +97,6 @@ def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:
     """The flag without which a source does not compile, where the compiler and the project tell it."""
     if _INTERPOSED in trial.why_not:
         return "-fno-semantic-interposition"
-    if least := _TO_BE_LOADED.search(trial.why_not):
-        return least[1].split()[0]
     if (lacking := trial.lacking_header) is None:
         return None
     ends = f"/{lacking}"

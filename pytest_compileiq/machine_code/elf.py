@@ -54,12 +54,17 @@ class ObjectCode:
     sizes: dict[str, int] = field(default_factory=dict)
     inline: set[str] = field(default_factory=set)
     shared: list[bytes] = field(default_factory=list)
+    local: dict[str, bytes] = field(default_factory=dict)  # functions that are among the shared parts, too
     code_bytes: int = 0
 
     def helpers(self, named: Collection[str]) -> set[str]:
         """The inline functions that serve its entries; where there are no others, they are the entries."""
         unnamed = (self.inline & self.exported.keys()).difference(named)
         return unnamed if unnamed < self.exported.keys() else set()
+
+    @property
+    def functions(self) -> Mapping[str, bytes]:
+        return self.exported | self.hidden | self.local
 
     @property
     def hidden_parts(self) -> list[bytes]:
@@ -124,6 +129,15 @@ def entries_of(objects: Sequence[ObjectCode], naming: Naming, hidden: Naming = _
     return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
+def altered_functions(paths: Sequence[Path], others: Sequence[Path]) -> tuple[int, int]:
+    """How many functions are other code in the objects ``others``, or not there, and of how many in ``paths``."""
+    before, now = (
+        {(number, name): body for number, obj in enumerate(read_objects(each)) for name, body in obj.functions.items()}
+        for each in (paths, others)
+    )
+    return sum(now.get(name) != body for name, body in before.items()), len(before)
+
+
 def global_functions(path: Path) -> list[tuple[str, str, int, int]]:
     """(section, function, start, end) of each function of an object but local ones, in bytes from the section's start.
 
@@ -183,6 +197,7 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
             name = without_module_id(symbol.name)
             if symbol["st_info"]["bind"] == "STB_LOCAL":
                 out.shared.append(name.encode() + body)
+                out.local[name] = body
                 continue
             (out.exported if symbol["st_other"]["visibility"] in _VISIBLE else out.hidden)[name] = body
             out.sizes[name] = size

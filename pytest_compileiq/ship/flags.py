@@ -290,7 +290,7 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
     proven = artifact.compiler
     if _without_name(proven.build) != _without_name(here.build):
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
-    if added := deploy(artifact).added_to(proven.command):
+    if added := deploy(artifact).added_to(proven):
         notes.append(f"{name} was proven with {added}: a command without makes other machine code")
     if ignored := kept_out(proven.name):
         notes.append(f"{name} was proven without {', '.join(ignored)}, set here, which {proven.name} reads: unset it")

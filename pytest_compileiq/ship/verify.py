@@ -192,7 +192,7 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
         return finding("baseline", f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler.command) for artifact, _ in rivals.values())
+    added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler) for artifact, _ in rivals.values())
     proven_with = ", ".join(filter(None, added)) if kernel.architecture == HOST else ""
     how = "; other code: -rdc" if kernel.is_separate else f", which is made with {proven_with}" if proven_with else ""
     sources = max(_sources(artifact) for artifact, _ in rivals.values())

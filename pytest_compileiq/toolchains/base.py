@@ -21,6 +21,7 @@ from pytest_compileiq.model import (
     Knobs,
     KnobValue,
     Licence,
+    LoadChange,
 )
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.space import Space
@@ -299,6 +300,15 @@ class Builder(ABC):
         It is called only if an objective names one, since a search builds hundreds of times.
         """
         return built
+
+    @default
+    def versions(self) -> Sequence[Builder]:
+        """This builder, and those that stand in for it where its builds cannot be loaded, by ``BuildError.refused``."""
+        return (self,)
+
+    def changed(self, _timeout_s: float) -> LoadChange | None:
+        """What the recorded command has beside production's, found by as many builds as there are arms."""
+        return None
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
         """Notes for the report about the build, in sentences."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.artifact import Artifact, CompilerTable
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.toolchains.cc import read_files
 from pytest_compileiq.toolchains.macros import params_of
@@ -53,9 +53,11 @@ class Deployment(Struct, frozen=True):
         applied = (f"{before}--apply-controls={path}",) if kind == "blob" else ()
         return (*applied, *self.options.text(knobs).splitlines())
 
-    def added_to(self, command: Sequence[str]) -> str:
-        """Words of a recorded ``command`` that only make its code loadable."""
-        return " ".join(dict.fromkeys(word for word in command if word in self.for_a_library))
+    def added_to(self, compiler: CompilerTable) -> str:
+        """Words of a recorded command that only make its code loadable, and what is known of them."""
+        if compiler.change is not None:
+            return str(compiler.change)
+        return " ".join(dict.fromkeys(word for word in compiler.command if word in self.for_a_library))
 
     def params(self, knobs: Knobs) -> Mapping[str, object]:
         """Values that a launch or a program is given beside the options."""

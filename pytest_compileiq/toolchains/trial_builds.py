@@ -43,7 +43,14 @@ def trial_build(
     folder = folder / str(len(list(folder.iterdir())))
     result, why_not = None, ""
     try:
-        result = resolve().build(None, folder, timeout_s=_BUILD_S)
+        for version in resolve().versions:
+            try:
+                result = version.build(None, folder, timeout_s=_BUILD_S)
+                break
+            except BuildError as why:
+                if not why.refused:
+                    raise
+                why_not = why_not or str(why)
     except expected as why:
         why_not = str(why)
     return TrialBuild(result, why_not, tuple(folder.glob("*.o")))

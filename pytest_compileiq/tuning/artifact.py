@@ -134,7 +134,7 @@ def make_artifact(
             functions=recorded_functions(benchmark, tuning.baseline.stands_for),
             **signed_by(tuning, controls),
             controls=controls_table(target, controls) if controls else None,
-            compiler=CompilerTable.of(benchmark.builder.compiler),
+            compiler=CompilerTable.of(replace(benchmark.builder.compiler, change=tuning.baseline.change)),
             fingerprint=FingerprintTable.of(fingerprint),
             code=stored_code(benchmark.builds.get(None), tuned, incumbent.artifact.code if incumbent else {}),
             search=result.record,

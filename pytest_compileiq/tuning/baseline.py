@@ -21,7 +21,7 @@ from pytest_compileiq.benchmark.blast_radius import decided_by_others, stood_for
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import BuildError, Signal, StoreError, TuneFailed
-from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, Candidate, ControlsFile
+from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, Candidate, ControlsFile, LoadChange
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.spelling import first_of
@@ -83,7 +83,9 @@ def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
     here, sources = benchmark.place, benchmark.fingerprint.sources
     try:
         there = lay_out(here, sources, benchmark.builder.compiler.command, benchmark.builds.directory / "elsewhere")
-        moved = benchmark.spec.toolchain.resolve(there)
+        versions = benchmark.spec.toolchain.resolve(there).versions
+        command = benchmark.builder.compiler.command
+        moved = next((version for version in versions if version.compiler.command == command), versions[0])
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
             raise _NotMovable(f"a copy of the project reads {others[0][0]} too: name files relative to the test file")
         return moved.build(None, benchmark.builds.directory / "baseline-elsewhere", timeout_s=benchmark.spec.timeout_s)
@@ -149,12 +151,14 @@ class CheckedBaseline:
         stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
         drew: whether its body reads ``acf.rng``.
         unchecked: notes on the build and on what could not be checked.
+        change: of production's command, so that its objects can be loaded.
     """
 
     built: BuildResult
     stands_for: frozenset[str]
     drew: bool
     unchecked: tuple[str, ...]
+    change: LoadChange | None = None
 
 
 def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
@@ -194,7 +198,9 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
             "the test names none of its own: name them, as in functions='compress', or take it from load()"
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
-    return CheckedBaseline(built, stands_for, drew, (*unchecked, *others))
+    change = benchmark.builder.changed(benchmark.spec.timeout_s)
+    told = (f"compiled with {change}",) if change else ()
+    return CheckedBaseline(built, stands_for, drew, (*told, *unchecked, *others), change)
 
 
 def tell_noise(benchmark: TunedBenchmark, progress: Progress) -> None:

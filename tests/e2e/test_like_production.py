@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import pytest
 
@@ -39,3 +40,28 @@ def test_an_artifact_stands_and_falls_with_the_command_that_the_build_records(pr
     assert "STALE: the compiler's command changed (gone: -O3 -O3; new: -O2 -O2)" in there.pytest(code=1)
     (there.root / "build/compile_commands.json").unlink()
     assert "cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON" in there.pytest(code=1)
+
+
+THREADS = """\
+static _Thread_local volatile int seen;
+static __attribute__((noinline)) int plain(int x) { return x * 3; }
+int total(const int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i]; seen = s; return seen + plain(s); }
+"""
+
+
+def test_the_change_that_loads_production_s_objects_is_told_where_they_are_proven_and_shipped(project) -> None:
+    there = project({
+        "src/a.c": THREADS, "test_a.py": TEST.replace("== 18", "== 24"),
+        "build/compile_commands.json": DATABASE.replace(" -Werror", ""),
+    })  # fmt: skip
+    change = (
+        "-fPIC -fno-semantic-interposition (added, since production's objects cannot be loaded as they are: "
+        "R_X86_64_TPOFF32 against seen; it alters 1 of 2 functions)"
+    )
+    tuned = there.pytest("--tune", "--tune-budget=2", code=0)
+    assert f"compiled with {change}" in tuned
+    assert "proven" in there.pytest(code=0).lower()
+    assert f"total was proven with {change}: a command without" in there.acf("flags", "total", "--compiler=gcc")
+    subprocess.run(["gcc", "-O3", "-c", "src/a.c", "-o", "a.o"], cwd=there.root, check=True)
+    said = there.acf("verify-binary", "a.o", code=1)
+    assert f"neither proven arm of total (x86-64-gcc12), which is made with {change}" in said

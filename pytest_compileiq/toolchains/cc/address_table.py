@@ -14,41 +14,43 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.spelling import first_of
 from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.steps import Commands, ask
 
 TABLE = "acf_addresses"
 _POSITION = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)|-m(?:no-)?direct-extern-access|-fno-direct-access-external-data")
-_REFUSED = re.compile(r"relocation (?P<kind>R_\w+)(?: against (?P<against>[^;\n]+?))? can ?not be used")
-_OF_THREADS = "TPOFF"
-_WHOLLY = "-fPIC -fno-semantic-interposition"
+# In the words of ld, gold and lld.
+_REFUSED = re.compile(r"\b(R_\w+)(?:[^;\n]*? against (?:\w+ )*[`']([^'\n]+)')?[^;\n]*; recompile with -fPIC")
+_PATCHED = "read-only segment has dynamic relocations"  # what ld says where it names none
+_WHOLLY = ("-fPIC", "-fno-semantic-interposition")  # thread-locals of its own, too
+_TOLD = "production's objects cannot be loaded as they are"
 
 
-def change_of(compiler: str, commands: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], str]:
-    """The words that let code be loaded which is bound to one address, and a sentence about them."""
-    bound = [
-        source
+def changes(compiler: str, commands: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The words that may let production's objects be loaded, the least change first; ``()`` for none.
+
+    Code that is bound to one address gets some without a try: the linker would refuse most of its candidates.
+    """
+    position = {
+        _position(program, tuple(words), "c++" if is_cplusplus(source) else "c")
         for source, (program, *words) in commands.items()
-        if not _is_for_any_place(program, tuple(words), "c++" if is_cplusplus(source) else "c")
-    ]
-    if not bound:
-        return (), ""
-    added = ("-fPIE", _elsewhere(compiler))
-    which = ", ".join(first_of(bound))
-    return added, f"{which}: compiled with {' '.join(added)} besides, since production's code is bound to one address"
-
-
-def _elsewhere(compiler: str) -> str:
-    """The option that reaches data of other libraries where they are, and not where a program would have a copy."""
-    return "-fno-direct-access-external-data" if compiler == "clang" else "-mno-direct-extern-access"
+    }
+    if position == {"PIC"}:
+        return ((),)
+    # Data of other libraries is reached where it is, and not where a program would have a copy of it.
+    elsewhere = "-fno-direct-access-external-data" if compiler == "clang" else "-mno-direct-extern-access"
+    if "" in position:
+        return (("-fPIE", elsewhere), _WHOLLY)
+    return ((), (elsewhere,), _WHOLLY)
 
 
 @lru_cache(maxsize=64)
-def _is_for_any_place(program: str, words: tuple[str, ...], language: str) -> bool:
+def _position(program: str, words: tuple[str, ...], language: str) -> str:
+    """``PIC``, ``PIE`` or, of code that is bound to one address, nothing."""
     chosen = [word for word in words if _POSITION.fullmatch(word) or word.startswith("-m")]
     macros = ask([program, *chosen, "-dM", "-E", "-x", language, "/dev/null"]).output
-    return re.search(r"^#define __PI[EC]__ ", macros, re.MULTILINE) is not None
+    said = set(re.findall(r"^#define __(PI[EC])__ ", macros, re.MULTILINE))
+    return min(said - {"PIC"}, default=max(said, default=""))
 
 
 def table_of(commands: Commands, program: str, functions: Sequence[str]) -> tuple[list[Path], tuple[str, ...]]:
@@ -63,12 +65,12 @@ def table_of(commands: Commands, program: str, functions: Sequence[str]) -> tupl
     return [made], (f"-Wl,--version-script={script}", "-Wl,-z,text")
 
 
-def explained(error: BuildError, compiler: str) -> BuildError:
-    """The linker's refusal with what helps, where it refuses to load what code of ``compiler`` refers to."""
+def explained(error: BuildError, added: Sequence[str]) -> BuildError:
+    """The linker's refusal in words, where it refuses to load objects with ``added`` to production's command."""
     refused = _REFUSED.search(error.log)
-    if refused is None:
+    if refused is None and _PATCHED not in error.log:
         return error
-    against = f" against {refused['against']}" if refused["against"] else ""
-    least = _WHOLLY if _OF_THREADS in refused["kind"] else _elsewhere(compiler)
-    what = f"production's objects cannot be loaded as they are ({refused['kind']}{against})"
-    return BuildError(f"{what}: give flags='{least}' beside like=, the least change", kind=error.kind, log=error.log)
+    kind, symbol = refused.groups() if refused else (_PATCHED, None)
+    why = f"{kind} against {symbol}" if symbol else kind
+    beside = f", nor with {' '.join(added)}" if added else ""
+    return BuildError(f"{_TOLD}{beside} ({why})", kind=error.kind, log=error.log, refused=why)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.machine_code.shared_library import load_by_table, load_library
@@ -22,13 +23,14 @@ from pytest_compileiq.model import (
     Knobs,
     KnobValue,
     Licence,
+    LoadChange,
     Target,
     sha256_hex,
 )
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
-from pytest_compileiq.toolchains.cc.address_table import TABLE, change_of, explained, table_of
+from pytest_compileiq.toolchains.cc.address_table import TABLE, changes, explained, table_of
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.compiler import (
     CcCompiler,
@@ -80,13 +82,15 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
     compiles = (*compiles, *defines)
     own = {source: command.resolved(host_flags) for source, command in line.own.items()}
-    change, by_table = "", cc.output == "library" and cc.like is not None
+    by_table = cc.output == "library" and cc.like is not None
+    several: tuple[tuple[str, ...], ...] = ((),)
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         more: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique") if program.name == "gcc" else ("-fPIC",)
         if by_table:
             commands = {source: (*own.get(source, (program.program,)), *compiles) for source in sources}
-            more, change = change_of(program.name, commands)
+            several = changes(program.name, commands)
+            more = several[0]
         compiles, link = (*compiles, *more), ("-shared", *link)
     flags = Flags(compiles, link, line.flags.libraries)
     everywhere = {source: (*own.get(source, ())[1:], *compiles) for source in sources}
@@ -110,9 +114,11 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
-        left_out=(*line.remarks, *([change] if change else ())),
+        left_out=line.remarks,
         host_flags=host_flags,
         by_table=by_table,
+        added=several[0],
+        larger=several[1:],
         parallel=ParallelCommands(place.jobs),
     )
 
@@ -146,6 +152,8 @@ class CcBuilder(Builder):
         own: source → the compiler and the flags in front of ``flags`` for it alone.
         left_out: differences from production's command, in sentences.
         by_table: whether a library's functions are reached by a table of their addresses: see ``address_table``.
+        added: the last of ``flags.compile``, which have production's objects loaded.
+        larger: what to add instead where the linker refuses these, the least change first.
     """
 
     is_modelled = counts = True
@@ -164,6 +172,8 @@ class CcBuilder(Builder):
     left_out: tuple[str, ...] = ()
     host_flags: HostFlags = field(default_factory=dict)
     by_table: bool = False
+    added: tuple[str, ...] = ()
+    larger: tuple[tuple[str, ...], ...] = ()
     links: Links = field(default_factory=Links, compare=False, repr=False)
     parallel: ParallelCommands = field(default_factory=ParallelCommands, compare=False, repr=False)
     clock: str = "cpu"
@@ -257,7 +267,7 @@ class CcBuilder(Builder):
             try:
                 links.link(linked, output, lambda: commands.run([*argv, "-o", str(output)], "the link"))
             except BuildError as error:
-                raise explained(error, self.program.name) if self.by_table else error from None
+                raise explained(error, self.added) if self.by_table else error from None
         seconds = compiled_s + commands.seconds - began_s  # reading is no part of the compiler's time
         return BuildResult(output, entries, code.program.metrics, commands.log, seconds)
 
@@ -265,8 +275,38 @@ class CcBuilder(Builder):
         options = (_NO_DATES, *(controls.data.decode("ascii").splitlines() if controls else ()))
         each = self._commands(controls.knobs if controls else NO_KNOBS)
         compilations = tuple(((*words, *options), source) for words, source in each)
-        output = TABLE if self.by_table else self.output
+        output = " ".join((TABLE, *self.added)) if self.by_table else self.output
         return GccBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
+
+    @property
+    def versions(self) -> Sequence[Builder]:
+        return (self, *map(self._with, self.larger))
+
+    def _with(self, added: tuple[str, ...]) -> Self:
+        """This builder, with these words added to production's command instead of its own."""
+        unchanged = self.flags.compile[: len(self.flags.compile) - len(self.added)]
+        flags = Flags((*unchanged, *added), self.flags.link, self.flags.libraries)
+        command = recorded_command(self.program, flags, self.source_paths, self.own)
+        return replace(
+            self, flags=flags, compiler=replace(self.compiler, command=command), added=added, larger=(), links=Links()
+        )
+
+    def changed(self, timeout_s: float) -> LoadChange | None:
+        return self._changed(timeout_s) if self.added else None
+
+    def _changed(self, timeout_s: float) -> LoadChange:
+        from pytest_compileiq.machine_code.elf import altered_functions  # heavy
+
+        with TemporaryDirectory() as name:
+            folders = Path(name, "plain"), Path(name, "changed")
+            because = "its code is bound to one address"
+            for builder, folder in zip((self._with(()), self), folders, strict=True):
+                try:
+                    builder.build(None, folder, timeout_s=timeout_s)
+                except BuildError as error:
+                    because = error.refused
+            altered, functions = altered_functions(*(sorted(folder.glob("*.o")) for folder in folders))
+        return LoadChange(self.added, because, altered, functions)
 
     def count(self, built: BuildResult) -> BuildResult:
         from pytest_compileiq.toolchains.cc.instructions import count_instructions  # heavy: elftools

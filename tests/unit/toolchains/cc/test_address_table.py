@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.benchmark.builds import Builds, loadable
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.address_table import explained
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from tests import needs
@@ -42,9 +44,14 @@ IN_C = {"static data": STATIC, "a table of calls": TABLE_OF_CALLS, "calls betwee
 
 
 def product(root: Path, command: str, name: str, source: str) -> CcBuilder:
+    """The builder that a run of pytest takes: the first whose baseline the linker loads."""
     entry = {"directory": str(root), "command": f"{command} -c {name} -o k.o", "file": str(root / name)}
     write_files(root, {name: source, "compile_commands.json": json.dumps([entry])})
-    return resolve(Cc(name, like=".", flags="-lm"), Place(root, root))
+    versions = resolve(Cc(name, like=".", flags="-lm"), Place(root, root)).versions
+    several = [Builds(each, root / f"builds{n}", 60, frozenset()) for n, each in enumerate(versions)]
+    found = loadable(several).builder
+    assert isinstance(found, CcBuilder)
+    return found
 
 
 def runs_beside_itself(found: CcBuilder, root: Path) -> None:
@@ -61,8 +68,8 @@ def runs_beside_itself(found: CcBuilder, root: Path) -> None:
 def test_c_is_loaded_as_production_compiles_it(tmp_path: Path, what: str, flags: str) -> None:
     found = product(tmp_path, f"gcc {flags}", "k.c", IN_C[what])
     is_changed = "-fno-pi" in flags
-    assert ("-mno-direct-extern-access" in found.compiler.command) is is_changed
-    assert any("bound to one address" in said for said in found.left_out) is is_changed
+    assert found.added == (("-fPIE", "-mno-direct-extern-access") if is_changed else ())
+    assert all(word in found.compiler.command for word in found.added)
     runs_beside_itself(found, tmp_path)
 
 
@@ -89,22 +96,38 @@ def test_machine_code_is_that_of_production_s_object(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "flags"),
+    ("name", "source", "added", "because"),
     [
-        ("k.c", EXTERNAL, "-mno-direct-extern-access"),
-        ("k.c", OWN_THREADS, "-fPIC -fno-semantic-interposition"),
-        pytest.param("k.cpp", VIRTUAL, "-mno-direct-extern-access", marks=needs.gxx),
+        ("k.c", EXTERNAL, "-mno-direct-extern-access", "R_X86_64_PC32 against stderr"),
+        ("k.c", OWN_THREADS, "-fPIC -fno-semantic-interposition", "R_X86_64_TPOFF32 against seen"),
+        pytest.param("k.cpp", VIRTUAL, "-mno-direct-extern-access", "R_X86_64_PC32 against _ZTI", marks=needs.gxx),
     ],
     ids=["external data", "own thread-locals", "the type of an exception"],
 )
-def test_what_cannot_be_loaded_as_it_is_names_the_relocation_and_the_flags_that_help(
-    tmp_path: Path, name: str, source: str, flags: str
+def test_what_cannot_be_loaded_as_it_is_is_compiled_with_the_least_change(
+    tmp_path: Path, name: str, source: str, added: str, because: str
 ) -> None:
     found = product(tmp_path, "gcc -O2" if name == "k.c" else "g++ -O2", name, source)
-    with pytest.raises(BuildError, match=rf"cannot be loaded as they are \(R_X86_64_\w+.*give flags='{flags}'"):
+    assert " ".join(found.added) == added
+    runs_beside_itself(found, tmp_path)
+    change = found.changed(60)
+    assert change is not None
+    assert change.because.startswith(because)
+    assert 1 <= change.altered <= change.functions
+
+
+def test_functions_that_a_change_alters_are_counted_and_others_are_not(tmp_path: Path) -> None:
+    unmoved = "int one(int x) { return x + 1; }\nstatic __attribute__((noinline)) int two(int x) { return x * 2; }\n"
+    found = product(tmp_path, "gcc -O2", "k.c", f"{unmoved}int both(int x) {{ return two(x); }}\n{EXTERNAL}")
+    assert (change := found.changed(60)) is not None
+    assert (change.altered, change.functions) == (1, 4)
+
+
+def test_what_no_change_loads_is_refused_with_the_relocation(tmp_path: Path) -> None:
+    source = '__asm__(".globl jump\\njump: mov $jump, %eax\\nret\\n");\n' + STATIC
+    found = product(tmp_path, "gcc -O2", "k.c", source)
+    with pytest.raises(BuildError, match=r"objects cannot be loaded as they are \(R_X86_64_32 against jump\)"):
         found.build(None, tmp_path / "out", timeout_s=60)
-    again = resolve(Cc(name, like=".", flags=flags), Place(tmp_path, tmp_path))
-    runs_beside_itself(again, tmp_path)
 
 
 def test_a_function_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
@@ -112,3 +135,30 @@ def test_a_function_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) 
     library = found.load(found.build(None, tmp_path / "out", timeout_s=60), set())
     with pytest.raises(AttributeError, match=r"kernel\.so has no function 'kernl' \(did you mean 'kernel'\?\)"):
         _ = library.kernl
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "ld: k.o: relocation R_X86_64_PC32 against undefined symbol `v' can not be used when making a shared "
+            "object; recompile with -fPIC",
+            "R_X86_64_PC32 against v",
+        ),
+        ("ld: k.o: warning: relocation\nld: read-only segment has dynamic relocations", None),
+        (
+            "ld.lld: error: relocation R_X86_64_PC32 cannot be used against symbol 'v'; recompile with -fPIC",
+            "R_X86_64_PC32 against v",
+        ),
+        (
+            "k.o: requires dynamic R_X86_64_PC32 reloc against 'v' which may overflow at runtime; recompile with -fPIC",
+            "R_X86_64_PC32 against v",
+        ),
+        ("ld: cannot find -lmissing", ""),
+    ],
+    ids=["ld", "ld without a name", "lld", "gold", "another error"],
+)
+def test_a_refusal_is_known_by_what_each_linker_says(said: str, why: str | None) -> None:
+    error = explained(BuildError("the link failed", kind="compile", log=said), ())
+    assert error.refused == ("read-only segment has dynamic relocations" if why is None else why)
+    assert bool(error.refused) is ("cannot be loaded" in str(error))
