@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,17 +25,9 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions
-from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import portfolio_of
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import (
-    LARGEST_NUMBER,
-    LONGEST_TEXT,
-    ControlsFile,
-    Fingerprint,
-    Objective,
-)
-from pytest_compileiq.progress import SearchCounts
+from pytest_compileiq.model import LARGEST_NUMBER, LONGEST_TEXT, ControlsFile, Fingerprint
 from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.reduction import Attribution
 from pytest_compileiq.rules.classes import widest
@@ -48,25 +39,22 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.table import first_problem
 from pytest_compileiq.toolchains.option_classes import classes_of
-from pytest_compileiq.tuning.baseline import Incumbent
-from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.tuning.context import Found, Tuning
 from pytest_compileiq.tuning.stress import Sound, Wrong
 from pytest_compileiq.tuning.winner import Winner
 
-Shift = Callable[[Objective, float], float | None]
 _FARTHEST = math.log(LARGEST_NUMBER) - 1
 MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
-MOST_FRONT_POINTS = 16
 _DROPPED = "wrong"
 
 
-def search_record(
-    benchmark: TunedBenchmark, tally: SearchCounts, engine: str, given: Brief, shift: Shift
-) -> SearchRecord:
-    """How the controls were found by ``engine`` with what it was ``given``; ``shift`` as in ``SearchResult``."""
-    is_ratio = shift(benchmark.objectives[0], tally.best) is None
+def search_record(tuning: Tuning, found: Found) -> SearchRecord:
+    """How the controls were found."""
+    benchmark, given, tally = tuning.benchmark, found.given, found.search.tally
+    is_ratio = found.search.brief.scorer.shift(benchmark.objectives[0], tally.best) is None
+    improvements = tally.improvements[-MOST_IMPROVEMENTS:] if is_ratio else []
     return SearchRecord(
-        engine=engine,
+        engine=found.engine,
         seed=given.seed,
         space=benchmark.space.digest,
         evaluations=tally.evaluations,
@@ -75,11 +63,9 @@ def search_record(
         seconds=round(tally.seconds, 1),
         objectives={objective.metric: objective.direction for objective in benchmark.objectives},
         failures=dict(sorted(tally.invalid.items())),
-        improvements=tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:])
-        if is_ratio
-        else (),
+        improvements=tuple((number, _ratio(-score)) for number, score in improvements),
         transferred=tuple(lesson.artifact for lesson in given.lessons),
-        portfolio=portfolio_of(engine, given),
+        portfolio=portfolio_of(found.engine, given),
     )
 
 
@@ -87,44 +73,24 @@ def _ratio(step: float) -> float:
     return float(f"{math.exp(max(-_FARTHEST, min(_FARTHEST, step))):.4g}")
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """A search's result besides its winner.
-
-    Attributes:
-        front: with several objectives, the points that no other point beats.
-        shift: an objective's score → the difference that it stands for; None where it stands for a ratio.
-        attribute: measures what each control of the winner brings; None where that is not asked for.
-    """
-
-    record: SearchRecord
-    front: Sequence[Scored]
-    shift: Shift
-    attribute: Callable[[Proof], Attribution | None] | None = None
-
-    def stored_front(self, winner: Winner) -> list[Scored]:
-        """The points to store, a reduced winner at the point that it was made of."""
-        proof = winner.proof
-        return [
-            replace(scored, controls=proof.winner)
-            if isinstance(proof, Proof) and scored.controls.key == winner.made_of
-            else scored
-            for scored in self.front[:MOST_FRONT_POINTS]
-        ]
+def stored_front(found: Found, winner: Winner) -> list[Scored]:
+    """The points to store, a reduced winner at the point that it was made of."""
+    proof = winner.proof
+    return [
+        replace(scored, controls=proof.winner)
+        if isinstance(proof, Proof) and scored.controls.key == winner.made_of
+        else scored
+        for scored in found.front
+    ]
 
 
-def make_artifact(
-    tuning: Tuning,
-    winner: Winner,
-    result: SearchResult,
-    incumbent: Incumbent | None = None,
-    attribution: Attribution | None = None,
-) -> Artifact:
+def make_artifact(tuning: Tuning, winner: Winner, found: Found, attribution: Attribution | None = None) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults."""
     benchmark, target, proof = tuning.benchmark, tuning.benchmark.builder.target, winner.proof
     claims, controls = ((), None) if isinstance(proof, NoWinner) else (proof.claims, proof.winner)
     fingerprint = benchmark.fingerprint_with(controls)
     tuned = benchmark.builds.get(controls) if controls else None
+    before = tuning.incumbent.artifact if tuning.incumbent else None
     try:
         return Artifact(
             benchmark=benchmark.nodeid,
@@ -136,11 +102,11 @@ def make_artifact(
             controls=controls_table(target, controls) if controls else None,
             compiler=CompilerTable.of(replace(benchmark.builder.compiler, change=tuning.baseline.change)),
             fingerprint=FingerprintTable.of(fingerprint),
-            code=stored_code(benchmark.builds.get(None), tuned, incumbent.artifact.code if incumbent else {}),
-            search=result.record,
+            code=stored_code(benchmark.builds.get(None), tuned, before.code if before else {}),
+            search=search_record(tuning, found),
             claims=claims,
-            front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.stored_front(winner)),
-            withdrawn=incumbent.artifact.withdrawn if incumbent else (),
+            front=tuple(_front_point(benchmark, scored, found) for scored in stored_front(found, winner)),
+            withdrawn=before.withdrawn if before else (),
             reduction=winner.reduced(attribution) if controls else None,
             attribution=attribution,
             provenance=provenance_of(benchmark, fingerprint, controls),
@@ -158,24 +124,22 @@ def signed_by(tuning: Tuning, winner: ControlsFile | None) -> dict[str, Any]:
     return {"classes": own, "licences": tuple(map(LicenceTable.of, widest(tuning.licences, MOST_LICENCES)))}
 
 
-def keep_wrong(tuning: Tuning, wrong: Wrong, record: SearchRecord) -> str:
+def keep_wrong(tuning: Tuning, wrong: Wrong, found: Found) -> str:
     """Write wrong controls beside this machine's own state, for ``repeat_advice``; the path, from the root."""
     benchmark = tuning.benchmark
-    home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
-    result = SearchResult(record, (), lambda _objective, _score: None)
-    nothing = make_artifact(tuning, Winner(NoWinner(""), Sound()), result)
-    changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT], "functions": (),
+    nothing = make_artifact(replace(tuning, incumbent=None), Winner(NoWinner(""), Sound()), found)
+    changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT], "functions": (), "front": (),
                "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
     artifact = nothing.model_copy(update=changes)
-    store = Store(home)
+    store = Store(local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8])
     store.write(benchmark.name, artifact, controls=[wrong.controls.data], samples=())
     return os.path.relpath(store.metadata_path(benchmark.name, artifact.target), benchmark.rootdir)
 
 
-def _front_point(benchmark: TunedBenchmark, scored: Scored, shift: Shift) -> FrontPoint:
+def _front_point(benchmark: TunedBenchmark, scored: Scored, found: Found) -> FrontPoint:
     """Each metric against the baseline's, as a ratio or a difference: the search's own scores, which prove nothing."""
     scores = list(zip(benchmark.objectives, scored.scores, strict=True))
-    shifts = {objective.metric: shift(objective, score) for objective, score in scores}
+    shifts = {objective.metric: found.search.brief.scorer.shift(objective, score) for objective, score in scores}
     return FrontPoint(
         controls=controls_table(benchmark.builder.target, scored.controls),
         metrics={

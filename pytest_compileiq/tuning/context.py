@@ -9,6 +9,7 @@ from functools import cached_property
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Settings, chosen, seed_of_coins
+from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import Progress
@@ -17,16 +18,25 @@ from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.report.artifact import kept_notes
 from pytest_compileiq.report.claims import report_on, stress_notes
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.search.finalists import pareto_front
+from pytest_compileiq.search.loop import Search
+from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.toolchains.option_classes import classes_of, has_to_keep_bits, licences_or_unknown
-from pytest_compileiq.tuning.baseline import CheckedBaseline, check_baseline
-from pytest_compileiq.tuning.stress import LEAST_S, Stressing
+from pytest_compileiq.toolchains.option_classes import classes_of, licences_or_unknown
+from pytest_compileiq.tuning.baseline import CheckedBaseline, Incumbent, check_baseline, find_incumbent
 from pytest_compileiq.workers.pool import Pool
+
+MOST_FRONT_POINTS = 16
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """One benchmark, its checked baseline, and the run's settings, store and workers; ``coins`` seeds the proofs."""
+    """One benchmark, its checked baseline, what is committed, and the run's settings, store and workers.
+
+    Attributes:
+        unread: notes on a stored artifact that could not be used.
+        coins: the seed of the proofs.
+    """
 
     benchmark: TunedBenchmark
     settings: Settings
@@ -34,6 +44,8 @@ class Tuning:
     pool: Pool
     progress: Progress
     baseline: CheckedBaseline
+    incumbent: Incumbent | None
+    unread: Sequence[str]
     seed: int
     coins: int
 
@@ -44,7 +56,8 @@ class Tuning:
         """Check the baseline."""
         baseline = check_baseline(benchmark, pool)
         given = chosen(settings.seed, benchmark.spec.seed, None)
-        return cls(benchmark, settings, store, pool, progress, baseline, given or 0, seed_of_coins(given))
+        found = find_incumbent(benchmark, store)
+        return cls(benchmark, settings, store, pool, progress, baseline, *found, given or 0, seed_of_coins(given))
 
     @cached_property
     def licences(self) -> tuple[Licence, ...]:
@@ -61,14 +74,6 @@ class Tuning:
         """Compare finalists with the baseline, or with the committed controls, by coins of their own."""
         seed = self.coins if against is None else self.coins + 1
         return Comparison(self.pool, self.benchmark, against, seed, self.progress.say)
-
-    def stressing(self, limit_s: float = LEAST_S) -> Stressing:
-
-        def bits_promised(controls: ControlsFile) -> bool:
-            return has_to_keep_bits(self.benchmark.builder, controls, self.licences)
-
-        say, drew = self.progress.say, self.baseline.drew
-        return Stressing(self.benchmark, self.pool, say, drew, self.seed, bits_promised, limit_s)
 
     def report(
         self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()
@@ -87,3 +92,18 @@ class Tuning:
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
         return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search of ``engine`` found; ``reduces``: the winner is made small, and its controls are measured."""
+
+    search: Search
+    engine: str
+    given: Brief
+    reduces: bool
+
+    @cached_property
+    def front(self) -> list[Scored]:
+        """With several objectives, the points that no other point beats."""
+        return pareto_front(self.search.scored.values())[:MOST_FRONT_POINTS]

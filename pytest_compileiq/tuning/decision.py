@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from pytest_compileiq.artifact import (
-    Artifact,
-    CompilerTable,
-    FingerprintTable,
-    SearchRecord,
-    is_same_code,
-    stored_code,
-)
+from pytest_compileiq.artifact import Artifact, CompilerTable, FingerprintTable, is_same_code, stored_code
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
@@ -24,27 +17,29 @@ from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.report.artifact import MOST_OPTIONS, class_facts
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.tuning.artifact import SearchResult, keep_wrong, make_artifact, provenance_of, signed_by
-from pytest_compileiq.tuning.baseline import Incumbent, expect_owner, is_healthy
-from pytest_compileiq.tuning.context import Tuning
-from pytest_compileiq.tuning.stress import Wrong, repeat_advice
+from pytest_compileiq.tuning.artifact import keep_wrong, make_artifact, provenance_of, signed_by, stored_front
+from pytest_compileiq.tuning.attribution import attribution_of
+from pytest_compileiq.tuning.baseline import expect_owner, is_healthy
+from pytest_compileiq.tuning.context import Found, Tuning
+from pytest_compileiq.tuning.stress import Stressing, Wrong, repeat_advice
 from pytest_compileiq.tuning.winner import Winner
 from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 
-def settle(tuning: Tuning, incumbent: Incumbent | None, winner: Winner, result: SearchResult) -> ItemReport:
+def settle(tuning: Tuning, winner: Winner, found: Found) -> ItemReport:
     """Decide between the winner, the incumbent and the baseline, and write what was decided."""
-    benchmark, proof = tuning.benchmark, winner.proof
-    if incumbent is not None and incumbent.controls is not None and is_healthy(benchmark, incumbent):
+    benchmark, proof, incumbent = tuning.benchmark, winner.proof, tuning.incumbent
+    standing = incumbent.controls if incumbent is not None else None
+    if incumbent and standing and not winner.sound.is_wrong(standing) and is_healthy(benchmark, incumbent):
         if isinstance(proof, NoWinner):
             return tuning.report(Verdict.KEPT, f"the committed controls stay: {proof.reason}", incumbent.artifact)
-        if proof.winner.key == incumbent.controls.key:
-            return _store_claims(tuning, incumbent.artifact, proof, winner, result)
-        if refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact, winner.made_of):
+        if proof.winner.key == standing.key:
+            return _store_claims(tuning, incumbent.artifact, proof, winner, found)
+        if refusal := _refuse(tuning, proof.winner, standing, incumbent.artifact, winner.made_of):
             return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
-    attribution = result.attribute(proof) if isinstance(proof, Proof) and result.attribute else None
-    artifact = make_artifact(tuning, winner, result, incumbent, attribution)
-    files = [scored.controls.data for scored in result.stored_front(winner)]
+    attribution = attribution_of(tuning, found.search, proof) if isinstance(proof, Proof) and found.reduces else None
+    artifact = make_artifact(tuning, winner, found, attribution)
+    files = [scored.controls.data for scored in stored_front(found, winner)]
     if isinstance(proof, NoWinner):
         stored, paths = _write(tuning, artifact, files)
         return tuning.report(Verdict.BASELINE, proof.reason, stored, paths)
@@ -54,8 +49,9 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, winner: Winner, result: 
     return replace(report, notes=(*facts, *report.notes))
 
 
-def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
+def prove_committed(tuning: Tuning) -> ItemReport:
     """``--tune-budget=0``: prove what is committed on this device, write its claim and the refreshed fingerprint."""
+    incumbent = tuning.incumbent
     benchmark = tuning.benchmark
     if incumbent is None or incumbent.controls is None:
         raise TuneFailed(
@@ -79,7 +75,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
                 f"{benchmark.nodeid}: the committed controls fail on workload {workload.name!r} "
                 f"({failure.kind}): {failure.reason}"
             ) from failure
-    stressed = tuning.stressing().hold(incumbent.controls)
+    stressed = Stressing(tuning).hold(incumbent.controls)
     if isinstance(stressed, Wrong):
         raise TuneFailed(
             f"{benchmark.nodeid}: the committed controls are refused, {stressed}"
@@ -117,7 +113,7 @@ def _refuse(
 
 
 def _store_claims(
-    tuning: Tuning, artifact: Artifact, proof: Proof, winner: Winner | None = None, result: SearchResult | None = None
+    tuning: Tuning, artifact: Artifact, proof: Proof, winner: Winner | None = None, found: Found | None = None
 ) -> ItemReport:
     """The same controls with this device's claims and the refreshed fingerprint.
 
@@ -132,8 +128,8 @@ def _store_claims(
     fingerprint = benchmark.fingerprint_with(proof.winner)
     attribution = artifact.attribution if is_same else None
     may_attribute = winner is not None and (attribution is None or winner.reduction is not None)
-    if may_attribute and result is not None and result.attribute:
-        attribution = result.attribute(proof) or attribution
+    if may_attribute and found is not None and found.reduces:
+        attribution = attribution_of(tuning, found.search, proof) or attribution
     fresh = artifact.model_copy(
         update={
             "benchmark": benchmark.nodeid,
@@ -168,9 +164,9 @@ def _write(
     return written.artifact, [os.path.relpath(path, benchmark.rootdir) for path in written.paths]
 
 
-def refusal_of(tuning: Tuning, wrong: Wrong, record: SearchRecord, incumbent: Incumbent | None) -> str:
+def refusal_of(tuning: Tuning, wrong: Wrong, found: Found) -> str:
     """Keep a finalist that is wrong on a draw; which one it is, and the command that repeats the draw."""
-    is_committed = incumbent is not None and incumbent.controls is not None and wrong.controls == incumbent.controls
+    is_committed = tuning.incumbent is not None and wrong.controls == tuning.incumbent.controls
     which = "the committed controls" if is_committed else f"the controls {wrong.controls.sha256[:8]}"
-    where = keep_wrong(tuning, wrong, record)
+    where = keep_wrong(tuning, wrong, found)
     return f"{which} dropped out, {wrong}{repeat_advice(tuning.benchmark.nodeid, wrong.seed, where)}"

@@ -1,9 +1,9 @@
-"""Controls without some of their parts: what can be left out, and what is left then."""
+"""Controls without some of their parts: what can be left out, what is left then, and how it compares with the whole."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from random import Random
@@ -11,14 +11,15 @@ from random import Random
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.benchmark.spaces import baseline_values, is_same_value
-from pytest_compileiq.model import Arm, BuildResult, Candidate, ControlsFile, FailureKind, Knobs, KnobValue, Objective
-from pytest_compileiq.progress import Progress
+from pytest_compileiq.model import Arm, Candidate, ControlsFile, Knobs, KnobValue, Objective
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.search.scoring import Key
+from pytest_compileiq.search.loop import Search
+from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.space import Gene
 from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.workers.pool import Pool, asked_again
+from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.workers.pool import asked_again
 
 WORKERS = LOOKS[0]  # that the proof begins with, in any case
 _QUADS, _SAMPLES = 1, 3  # of a block, as in the search
@@ -71,7 +72,7 @@ class ControlParts:
 
     def _candidate(self, left_out: Collection[ControlPart]) -> Candidate:
         names = {name for part in left_out for name in part.knobs}
-        always_on = {gene.name for gene in self._genes if _is_always_on(gene)}
+        always_on = {gene.name for gene in self._genes if gene.knockout_prob == 0 and gene.parent is None}
         knobs = {
             name: self._baseline[name] if name in names else value
             for name, value in self.controls.knobs.items()
@@ -105,61 +106,68 @@ class ControlParts:
         return baseline_values(self.benchmark.builder, self.benchmark.space)
 
 
-def _is_always_on(gene: Gene) -> bool:
-    return gene.knockout_prob == 0 and gene.parent is None
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Builds, checks and measures sets of controls after a search.
+class LeaveOuts:
+    """Builds, checks and measures a winner of ``search`` without some of its controls, beside all of them, in a time.
 
     Attributes:
-        why_never: kind and reason for machine code that may not be proposed, whatever it scores; None when it may.
-        aliases: machine-code key → knobs of every candidate of the search that compiles to it.
-        seen: the knobs of the search's candidates, each with its score: the sum over objectives, lower is better.
+        until: when the time is over, by ``time.monotonic``.
         varies: whether samples are not one number in each arm.
         search_s: seconds that the search took, by which everything here is bounded.
     """
 
-    benchmark: TunedBenchmark
-    pool: Pool
-    progress: Progress
-    seed: int
-    jobs: int
-    why_never: Callable[[BuildResult], tuple[FailureKind, str] | None]
-    aliases: Mapping[Key, Sequence[Knobs]]
-    seen: Sequence[tuple[Knobs, float]]
-    varies: bool
-    search_s: float
+    def __init__(self, tuning: Tuning, search: Search, controls: ControlsFile) -> None:
+        self.tuning, self.search, self.controls = tuning, search, controls
+        self.benchmark = tuning.benchmark
+        self.parts = ControlParts(tuning.benchmark, controls)
+        self.varies, self.search_s = search.brief.scorer.varies, search.tally.seconds
+        self.random = Random(tuning.seed)
+
+    def start(self, bound_s: float) -> None:
+        self._started = time.monotonic()
+        self.extend(bound_s)
+
+    def extend(self, bound_s: float) -> None:
+        """Go on for ``bound_s`` seconds, which ``seconds`` count with those before."""
+        self.until = time.monotonic() + bound_s
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
 
     def prepare(self) -> None:
         """Start the workers that the proof begins with, so that their start is in nobody's time."""
         if self.varies and self.benchmark.timed_objectives:
-            self.pool.prepare(range(WORKERS), self.benchmark)
+            self.tuning.pool.prepare(range(WORKERS), self.benchmark)
 
-    def build(self, several: Iterable[ControlsFile | None], until: float) -> None:
-        """Build side by side, as many as can begin until ``until``, a time of ``time.monotonic``."""
-        queue = BuildQueue(self.benchmark.builds, self.jobs)
+    def build(self, several: Iterable[ControlsFile | None]) -> None:
+        """Build side by side, as many as the time allows."""
+        queue = BuildQueue(self.benchmark.builds, self.tuning.settings.jobs)
         try:
             for future in [queue.begin(controls) for controls in several if controls is not None]:
-                future.result(timeout=max(0.0, until - time.monotonic()))
+                future.result(timeout=max(0.0, self.until - time.monotonic()))
         except TimeoutError:
             pass
         finally:
             queue.close()
 
+    def key_of(self, controls: ControlsFile | None) -> Key:
+        return built_key(self.benchmark, controls)
+
     def check(self, controls: ControlsFile | None) -> None:
         for workload in self.benchmark.spec.workloads:
-            asked_again(partial(self.pool.check, 0, self.benchmark, controls, workload))
+            asked_again(partial(self.tuning.pool.check, 0, self.benchmark, controls, workload))
 
-    def sample(self, rows: Rows, number: int, random: Random, full: ControlsFile, other: ControlsFile | None) -> None:
+    def sample(self, rows: Rows, number: int, other: ControlsFile | None) -> None:
         """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm."""
-        arms: Mapping[Arm, ControlsFile | None] = {"baseline": full, "tuned": other}
-        samples = _SAMPLES if self.varies else 1
+        arms: Mapping[Arm, ControlsFile | None] = {"baseline": self.controls, "tuned": other}
+        samples, worker = (_SAMPLES, number % WORKERS) if self.varies else (1, 0)
         for workload in self.benchmark.timed_workloads:
-            plan = plan_block(random, quads=_QUADS, samples=samples, discard=self.varies)
-            worker = number % WORKERS if self.varies else 0
-            block = asked_again(partial(self.pool.block, worker, self.benchmark, arms, workload, plan))
+            plan = plan_block(self.random, quads=_QUADS, samples=samples, discard=self.varies)
+            block = asked_again(partial(self.tuning.pool.block, worker, self.benchmark, arms, workload, plan))
             for objective in self.benchmark.timed_objectives:
                 own = [replace(row, process=number) for row in block.of(objective.metric)]
                 rows.setdefault((objective, workload.name), []).extend(own)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -21,8 +20,7 @@ from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.rules.stopping import unread_text
-from pytest_compileiq.search.finalists import pareto_front
-from pytest_compileiq.search.journal import Earlier, Journal, open_journal
+from pytest_compileiq.search.journal import Earlier, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
@@ -31,12 +29,9 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.toolchains.option_classes import option_list
 from pytest_compileiq.toolchains.options import options_of
-from pytest_compileiq.tuning.artifact import SearchResult, search_record
-from pytest_compileiq.tuning.attribution import attribution_of
-from pytest_compileiq.tuning.baseline import Incumbent, find_incumbent, starting_points, tell_noise
-from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.tuning.baseline import starting_points, tell_noise
+from pytest_compileiq.tuning.context import Found, Tuning
 from pytest_compileiq.tuning.decision import prove_committed, refusal_of, settle
-from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.lessons import lessons_for, taught_text
 from pytest_compileiq.tuning.winner import Winner, prove_winner
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -53,13 +48,11 @@ class TuningRun:
     """
 
     tuning: Tuning
-    incumbent: Incumbent | None
-    journal: Journal
+    brief: SearchBrief
+    engine: str
     identity: Mapping[str, str]
     seeds: Sequence[Candidate]
     lessons: Sequence[Lesson]
-    brief: SearchBrief
-    engine: str
     unused: Sequence[str]
     unread: Sequence[str]
     search: Search = field(init=False)
@@ -69,7 +62,7 @@ class TuningRun:
         """Resume an earlier run's search, unless something that it depends on has changed."""
         tuning = self.tuning
         if tuning.settings.fresh:
-            self.journal.clear()
+            self.brief.journal.clear()
         earlier = self._begin_search()
         say = tuning.progress.say
         if earlier.changed:
@@ -88,33 +81,22 @@ class TuningRun:
                 self.search.advance(goes_on)
             except CannotResume:
                 self.tuning.progress.say("the engine does not go on from the earlier run: starting anew")
-                self.journal.clear()
+                self.brief.journal.clear()
                 self._begin_search()
                 self.search.begin(self.tuning.baseline.built, ())
                 self.search.advance(goes_on)
 
     def close(self, *, reduces: bool) -> ItemReport:
         """Prove the best of the search, reduced if told; store it, and forget the search unless it was interrupted."""
-        tuning, search, scorer, incumbent = self.tuning, self.search, self.brief.scorer, self.incumbent
-        front = pareto_front(search.scored.values())
-        aliases = search.aliases
-        seen = [(knobs, sum(each.scores)) for key, each in search.scored.items() for knobs in aliases.get(key, ())]
-        bench = Bench(
-            tuning.benchmark, tuning.pool, tuning.progress, tuning.seed, tuning.settings.jobs, search.why_never,
-            aliases, seen, scorer.varies, search.tally.seconds,
-        )  # fmt: skip
-        reduces = reduces and not search.interrupted
+        tuning, search = self.tuning, self.search
+        found = Found(search, self.engine, self.given, reduces and not search.interrupted)
         with self._failures_named():
-            winner = prove_winner(tuning, search, bench, bool(front), incumbent, reduces=reduces)
-        record = search_record(tuning.benchmark, search.tally, self.engine, self.given, scorer.shift)
-        result = SearchResult(record, front, scorer.shift, partial(attribution_of, bench) if reduces else None)
-        refused = [refusal_of(tuning, wrong, record, incumbent) for wrong in winner.sound.wrong]
-        if incumbent is not None and incumbent.controls is not None and winner.sound.is_wrong(incumbent.controls):
-            incumbent = replace(incumbent, controls=None)
-        report = settle(tuning, incumbent, winner, result)
+            winner = prove_winner(tuning, found)
+        refused = [refusal_of(tuning, wrong, found) for wrong in winner.sound.wrong]
+        report = settle(tuning, winner, found)
         self.brief.trackers.tell("end", report.verdict, report.message)
         if not search.interrupted:
-            self.journal.clear()
+            self.brief.journal.clear()
         notes = (*report.notes, *self._notes(report, winner, refused))
         return replace(report, notes=notes, interrupted=search.interrupted)
 
@@ -147,7 +129,7 @@ class TuningRun:
         yield from tuning.pool.remarks(benchmark)
 
     def _begin_search(self) -> Earlier:
-        earlier = self.journal.begin(self.identity, self.seeds, self.lessons)
+        earlier = self.brief.journal.begin(self.identity, self.seeds, self.lessons)
         self.lessons = earlier.lessons
         benchmark = self.tuning.benchmark
         metrics = [objective.metric for objective in benchmark.objectives]
@@ -163,7 +145,7 @@ class TuningRun:
         try:
             yield
         except (NotInjected, NothingJudged) as error:
-            self.journal.clear()
+            self.brief.journal.clear()
             raise TuneFailed(f"{nodeid}: {error}; nothing was written") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{nodeid}: {error}") from error
@@ -180,21 +162,18 @@ def open_run(
     tuning = Tuning.begin(benchmark, settings, store, pool, progress)
     for said in of_short_calls(pool, benchmark):
         progress.say(said)
-    incumbent, unread = find_incumbent(benchmark, store)
-    seeds, unused = starting_points(benchmark, settings.start_from, incumbent)
+    seeds, unused = starting_points(benchmark, settings.start_from, tuning.incumbent)
     lessons, passed_over = lessons_for(store, benchmark, engine)
     trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
     with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:
         brief = SearchBrief(
             benchmark, Scorer(pool, benchmark, Random(tuning.seed)), journal, budget, settings.jobs, progress, trackers,
-            tuning.baseline.stands_for, incumbent.artifact.withdrawn if incumbent else (),
+            tuning.baseline.stands_for, tuning.incumbent.artifact.withdrawn if tuning.incumbent else (),
         )  # fmt: skip
         identity = identity_of(benchmark, tuning.baseline.built, engine, tuning.seed, settings)
         metrics = [objective.metric for objective in benchmark.objectives]
         trackers.tell("begin", benchmark.name, benchmark.builder.target, metrics, identity)
-        yield TuningRun(
-            tuning, incumbent, journal, identity, seeds, lessons, brief, engine, unused, (*unread, *passed_over)
-        )
+        yield TuningRun(tuning, brief, engine, identity, seeds, lessons, unused, (*tuning.unread, *passed_over))
 
 
 def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
@@ -209,8 +188,7 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     if budget.proof_only:
         tell_noise(benchmark, progress)
         tuning = Tuning.begin(benchmark, settings, store, pool, progress)
-        incumbent, _ = find_incumbent(benchmark, store)
-        report = prove_committed(tuning, incumbent)
+        report = prove_committed(tuning)
         return replace(report, notes=(*report.notes, *tuning.baseline.unchecked, *pool.remarks(benchmark)))
     with open_run(benchmark, settings=settings, store=store, pool=pool, progress=progress, budget=budget) as run:
         run.advance()

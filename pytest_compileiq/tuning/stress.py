@@ -14,7 +14,9 @@ from pytest_compileiq.rules.calls import FirstCalls, is_decided, why_never_new, 
 from pytest_compileiq.rules.stress import Draw, record_of, why_apart, why_not_computed
 from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.spelling import for_shell, quantity
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
+from pytest_compileiq.toolchains.option_classes import has_to_keep_bits
+from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 SHARE = 0.1  # of the search's time, that one finalist's draws may take
 LEAST_S = 20.0
@@ -52,25 +54,12 @@ class Sound:
         return self.records.get(built_key(benchmark, controls))
 
 
-@dataclass
 class Stressing:
-    """Draws for the finalists of one benchmark.
+    """Draws for the finalists of one benchmark, of each within ``limit_s`` once there are ``FLOOR`` of them."""
 
-    Attributes:
-        drew: whether the body reads ``acf.rng``.
-        seed: of the tune; the draws' seeds follow from it.
-        bits_promised: whether controls have to give the baseline's bits, whatever the body allows.
-        limit_s: of one finalist's draws, once there are ``FLOOR`` of them.
-    """
-
-    benchmark: TunedBenchmark
-    pool: Pool
-    say: Callable[[str], None]
-    drew: bool
-    seed: int
-    bits_promised: Callable[[ControlsFile], bool] = lambda _controls: False
-    limit_s: float = LEAST_S
-    clock: Callable[[], float] = time.monotonic
+    def __init__(self, tuning: Tuning, limit_s: float = LEAST_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self.tuning, self.limit_s, self.clock = tuning, limit_s, clock
+        self.benchmark, self.pool = tuning.benchmark, tuning.pool
 
     def sound(self, ranked: Sequence[ControlsFile], *, most: int) -> Sound:
         sound = Sound()
@@ -98,14 +87,14 @@ class Stressing:
         benchmark = self.benchmark
         if benchmark.spec.stress == 0 or benchmark.native is not None:
             return None
-        if not self.drew:
+        if not self.tuning.baseline.drew:
             once = self._draw(controls, 0, bits_promised=False)
             if reason := self._why_not_new([] if isinstance(once, Wrong) else [once]) or self._why_never_new(controls):
                 return Wrong(controls, None, reason)
             return Stress(draws=0, repeats=benchmark.spec.repeats)
-        self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
-        promised = self.bits_promised(controls)
-        first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
+        self.tuning.progress.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
+        promised = has_to_keep_bits(benchmark.builder, controls, self.tuning.licences)
+        first, start = 1 + self.tuning.seed * MOST_DRAWS % _SEEDS, self.clock()
         draws: list[dict[str, Draw] | None] = []
         while len(draws) < benchmark.spec.stress and (len(draws) < FLOOR or self.clock() - start < self.limit_s):
             judged = self._draw(controls, first + len(draws), promised)
@@ -142,7 +131,7 @@ class Stressing:
             if len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
                 break
             try:
-                calls = self.pool.first_calls(0, self.benchmark, controls, workload, self.seed + len(taken))
+                calls = self.pool.first_calls(0, self.benchmark, controls, workload, self.tuning.seed + len(taken))
             except EvaluationFailed:
                 break
             if calls is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +18,7 @@ from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.search.scoring import Scored, key_of
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
 from pytest_compileiq.tuning import attribution, reduction
-from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.run import tune
-from pytest_compileiq.tuning.trial import ReductionTrial
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, ProjectOnFakes
 
@@ -65,6 +64,26 @@ class Project(ProjectOnFakes):
     @property
     def knobs(self) -> set[str]:
         return set(self.stored.controls.knobs)
+
+
+def reduce(benchmark, winner: ControlsFile, score: float, pool=None, *, aliases=(), seen=(), varies=True, width=None):
+    """Reduce ``winner`` after a search of a minute that saw ``seen``: knobs and scores."""
+    tuning = SimpleNamespace(
+        benchmark=benchmark,
+        pool=pool or FakePool(),
+        progress=FakeProgress(),
+        seed=0,
+        settings=fake_settings(benchmark.rootdir),
+        width=width or (lambda knobs: 0),
+    )
+    search = SimpleNamespace(
+        aliases=dict(aliases) | {number: [knobs] for number, (knobs, _) in enumerate(seen)},
+        scored={number: Scored((score,), None) for number, (_, score) in enumerate(seen)},
+        why_never=lambda build: None,
+        tally=SimpleNamespace(seconds=60.0),
+        brief=SimpleNamespace(scorer=SimpleNamespace(varies=varies)),
+    )
+    return reduction.reduce_winner(tuning, search, Scored((score,), winner))
 
 
 @pytest.fixture
@@ -219,8 +238,7 @@ def test_of_two_that_do_the_same_the_one_that_reaches_farther_goes(tmp_path, wid
     builder = FakeBuilder()
     benchmark = fake_benchmark(tmp_path, builder, space=flags("-one", "-other"))
     winner = builder.render(Candidate({"-one": "", "-other": ""}))
-    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduction.reduce_winner(bench, Scored((-0.7,), winner), width=lambda knobs: int(wider in knobs))
+    reduced = reduce(benchmark, winner, -0.7, FakePool(seconds=seconds), width=lambda knobs: int(wider in knobs))
     assert set(reduced.smallest.knobs) == {"-one", "-other"} - {wider}
 
 
@@ -418,8 +436,7 @@ def test_named_knobs_shrink_beside_an_acf_which_is_one_part_itself(tmp_path, bri
     space = [PtxasSearchSpace(), flags("-good", *USELESS)]
     benchmark = fake_benchmark(tmp_path, builder, space=space)
     winner = builder.render(Candidate(dict.fromkeys(("-good", *USELESS), ""), b"acf"))
-    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduce(benchmark, winner, -0.5, FakePool(seconds=seconds))
     assert (reduced.smallest.kind == "blob", set(reduced.smallest.knobs)) == kept
     assert reduced.counts == (7, 7, len(kept[1]) + kept[0])
 
@@ -430,8 +447,7 @@ def test_an_acf_beside_a_knob_that_the_space_always_has_is_left_out_alone(tmp_pa
     space = [PtxasSearchSpace(), {"warps": choice([8, 16])}]
     benchmark = fake_benchmark(tmp_path, builder, space=space, objectives=[minimize("code_bytes")])
     winner = builder.render(Candidate({"warps": 16}, b"acf"))
-    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
-    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduce(benchmark, winner, -0.5)
     assert (reduced.smallest.kind, dict(reduced.smallest.knobs)) == ("options", {"warps": 16})
     assert (reduced.counts[0], reduced.counts[2], reduced.undecided) == (2, 1, frozenset())
 
@@ -444,9 +460,8 @@ def test_what_the_search_saw_to_change_no_machine_code_is_not_built_one_by_one(t
     )
     digest = benchmark.builds.get(winner).digest
     twins = {key_of(benchmark, winner, digest): [winner.knobs, twin.knobs]}
-    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, twins, (), True, 60.0)
     builder.built.clear()
-    reduced = reduction.reduce_winner(bench, Scored((-0.5,), winner))
+    reduced = reduce(benchmark, winner, -0.5, aliases=twins)
     assert reduced.counts == (7, 3, 1) and builder.built[0] == twin.data.decode()
     assert not [options for options in builder.built if sum(name in options for name in IDLE) > 1]
 
@@ -460,13 +475,9 @@ def test_the_few_that_the_search_shows_to_matter_are_tried_before_each_of_the_ma
     random = Random(0)
     drawn = [{name: "" for name in (*many, *EFFECTS) if random.random() < 0.5} for _ in range(60)]
     seen = [(knobs, math.log(times(EFFECTS)(builder.render(Candidate(knobs))))) for knobs in drawn]
-    pool = FakePool(seconds=times(EFFECTS))
-    bench = Bench(benchmark, pool, FakeProgress(), 0, 1, lambda build: None, {}, seen, True, 60.0)
-    asked = []
-    monkeypatch.setattr(
-        ReductionTrial, "holds", lambda self, kept, holds=ReductionTrial.holds: asked.append(kept) or holds(self, kept)
-    )
-    reduced = reduction.reduce_winner(bench, Scored((-0.9,), winner))
+    asked, trial = [], reduction.ReductionTrial
+    monkeypatch.setattr(trial, "holds", lambda self, kept, holds=trial.holds: asked.append(kept) or holds(self, kept))
+    reduced = reduce(benchmark, winner, -0.9, FakePool(seconds=times(EFFECTS)), seen=seen)
     assert set(reduced.smallest.knobs) == set(EFFECTS) and len(asked) < 20
 
 
@@ -484,8 +495,7 @@ def test_many_that_bring_nothing_counted_are_left_out_at_once(tmp_path):
     random = Random(0)
     drawn = [{name: "" for name in (*many, *EFFECTS) if random.random() < 0.5} for _ in range(60)]
     seen = [(knobs, math.log(len(sizes(knobs)["kernel"]))) for knobs in drawn]
-    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, seen, False, 60.0)
     builder.built.clear()
-    reduced = reduction.reduce_winner(bench, Scored((-0.9,), winner))
+    reduced = reduce(benchmark, winner, -0.9, seen=seen, varies=False)
     assert set(reduced.smallest.knobs) == set(EFFECTS) and len(builder.built) < 16
     assert (reduced.counts, reduced.undecided) == ((42, 42, 2), frozenset())

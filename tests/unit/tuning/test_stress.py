@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from pytest_compileiq.errors import MarkerError, TuneFailed
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.calls import Called, FirstCalls
 from pytest_compileiq.rules.stress import Draw
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences
@@ -30,9 +31,16 @@ def controls(**knobs):
 FAST = controls(fast="")
 
 
+def tuning_of(benchmark, pool, *, seed=0, drew=True):
+    baseline = SimpleNamespace(drew=drew)
+    return SimpleNamespace(
+        benchmark=benchmark, pool=pool, progress=FakeProgress(), seed=seed, baseline=baseline, licences=()
+    )
+
+
 def stressing(root, draws: Callable[[str, int, int], object], *, clock=lambda: 0.0, drew=True, **marker):
     pool = FakePool(draws=draws)
-    return pool, Stressing(fake_benchmark(root, FakeBuilder(), **marker), pool, lambda _: None, drew, 0, clock=clock)
+    return pool, Stressing(tuning_of(fake_benchmark(root, FakeBuilder(), **marker), pool, drew=drew), clock=clock)
 
 
 def failing_on(*seeds: int, arm_of: Callable[[int], bool] = lambda worker: True):
@@ -141,7 +149,7 @@ def test_other_seeds_of_the_tune_give_other_draws(tmp_path):
     seeds = set()
     for seed in (0, 1, 2**63 - 1):
         pool = FakePool(draws=lambda options, worker, seed: seeds.add(seed) or Draw())
-        Stressing(fake_benchmark(tmp_path, FakeBuilder()), pool, lambda _: None, True, seed).hold(FAST)
+        Stressing(tuning_of(fake_benchmark(tmp_path, FakeBuilder()), pool, seed=seed)).hold(FAST)
     assert len(seeds) == 96 and min(seeds) > 0
 
 
