@@ -11,6 +11,7 @@ from pytest_compileiq.capture.bundle import Bundle, CapturedKernel
 from pytest_compileiq.capture.launches import Launch, LaunchAccount, LaunchedKernel, Specialisation
 from pytest_compileiq.capture.program import CallAccount
 from pytest_compileiq.capture.ranking import Compared, RankedFunction, RankedShape, Shape
+from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.spelling import quantity, time_text
 
@@ -47,11 +48,11 @@ def ranking_lines(
 def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
     several = len(function.shapes) > 1
     if several:
-        yield _row(function, function.name, _from_here(function.library))
+        yield _row(function, readable(function.name), _from_here(function.library))
     for each in function.shapes:
         called = _called(each.shape)
-        name, library = (f"  {called}", "") if several else (f"{function.name}{called}", _from_here(function.library))
-        yield _row(each, name, library)
+        own = f"{readable(function.name)}{called}", _from_here(function.library)
+        yield _row(each, *((f"  {called}", "") if several else own))
 
 
 def _row(each: RankedFunction | RankedShape, name: str, library: str) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ def unrecorded_lines(watched: CallAccount, counting: Sequence[RankedFunction]) -
     names = {(function.library, function.name) for function in counting}
     for each in watched.unrecorded:
         if (each.library, each.name) in names:  # how many: of most calls the recorder never looks at the arguments
-            yield f"not recorded: calls of {each.name} ({_from_here(each.library)}): {each.why}"
+            yield f"not recorded: calls of {readable(each.name)} ({_from_here(each.library)}): {each.why}"
 
 
 def bundle_lines(bundle: Bundle, kernels: Mapping[str, CapturedKernel]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pytest_compileiq.benchmark.build_identity import told_by_a_second
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.machine_code.names import listed
+from pytest_compileiq.machine_code.names import listed, readable
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
@@ -157,7 +157,7 @@ class Replay:
         self, artifact: Artifact, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None
     ) -> None:
         found = self.benchmark.found(controls, baseline, tuned)
-        findings = judge(artifact, found)
+        findings = judge(artifact, found, readable)
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:

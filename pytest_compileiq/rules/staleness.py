@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
@@ -113,25 +113,29 @@ def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by
     )
 
 
-def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
-    """Apply the staleness table to ``artifact`` once both arms are built."""
+def judge(artifact: Artifact, found: Rebuilt, shown: Callable[[str], str] = str) -> list[Finding]:
+    """Apply the staleness table to ``artifact`` once both arms are built; ``shown`` spells an entry for a reader."""
     named = _named(artifact)
     everywhere = moved_code(artifact, found)
     moved = tuple(code for code in everywhere if named is None or code.entry in named)
     findings = []
     if beside := [code for code in everywhere if code not in moved]:
-        message = f"other machine code in {_names(beside)}, which this test does not stand for"
+        message = f"other machine code in {_names(beside, shown)}, which this test does not stand for"
         findings.append(Finding("neighbours", Effect.NOTED, message))
-    findings += [*_benchmark(artifact, found), *_inputs(artifact, found, moved)]
+    findings += [*_benchmark(artifact, found), *_inputs(artifact, found, _names(moved, shown))]
     explained = any(finding.field in ("sources", "command", "environment", "compiler") for finding in findings)
     if moved and not explained:
         message = (
-            f"every recorded input is the same, and the machine code is another, in {_names(moved)}"
+            f"every recorded input is the same, and the machine code is another, in {_names(moved, shown)}"
             if found.compiler.compiles
             else "the recorded digest is none of the committed knobs, packages and sources"
         )
         findings.append(Finding(UNEXPLAINED, Effect.STALE, message))
-    if not moved and _is_one_compiler(artifact, found) and (other := next(_other_numbers(artifact, found), None)):
+    if (
+        not moved
+        and _is_one_compiler(artifact, found)
+        and (other := next(_other_numbers(artifact, found, shown), None))
+    ):
         findings.append(Finding("code", Effect.STALE, other))
     return findings
 
@@ -173,7 +177,7 @@ def _named(artifact: Artifact) -> frozenset[str] | None:
     return artifact.compiler.apart | {_parted(entry)[0] for entry in artifact.functions}
 
 
-def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
+def _other_numbers(artifact: Artifact, found: Rebuilt, shown: Callable[[str], str]) -> Iterator[str]:
     """Recorded metrics that are not those of the same machine code by the same compiler: nobody read them there."""
     for entry, pair in sorted(artifact.code.items()):
         for arm, recorded, built in (("baseline", pair.baseline, found.baseline), ("tuned", pair.tuned, found.tuned)):
@@ -181,7 +185,8 @@ def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
                 continue
             for metric, value in recorded.metrics.items():
                 if entry in built and (here := built[entry].metrics.get(metric, value)) != value:
-                    yield f"the record says {metric} {value} of {entry} ({arm} arm), whose machine code has {here}"
+                    of = f"{shown(entry)} ({arm} arm)"
+                    yield f"the record says {metric} {value} of {of}, whose machine code has {here}"
 
 
 def _is_one_compiler(artifact: Artifact, found: Rebuilt) -> bool:
@@ -189,11 +194,11 @@ def _is_one_compiler(artifact: Artifact, found: Rebuilt) -> bool:
     return (before.name, before.version, before.build) == (now.name, now.version, now.build)
 
 
-def _names(moved: Sequence[MovedCode]) -> str:
-    """``edges, blur (tuned arm)``; the architecture is named where there are several."""
+def _names(moved: Sequence[MovedCode], shown: Callable[[str], str]) -> str:
+    """``edges, blur (tuned arm)``, empty of nothing; the architecture is named where there are several."""
     several = len({each.architecture for each in moved}) > 1
     told = [
-        each.entry
+        shown(each.entry)
         + (f" for {each.architecture}" if several else "")
         + (f" ({each.arms[0]} arm)" if each.arms == ("tuned",) else "")
         for each in moved
@@ -214,10 +219,14 @@ def _benchmark(artifact: Artifact, found: Rebuilt) -> Iterator[Finding]:
         yield Finding("benchmark", Effect.NOTED, said)
 
 
-def _inputs(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Iterator[Finding]:
-    """The differences of sources, command, environment and compiler; the machine code shows their effect."""
+def _inputs(artifact: Artifact, found: Rebuilt, moved: str) -> Iterator[Finding]:
+    """The differences of sources, command, environment and compiler; the machine code shows their effect.
+
+    Args:
+        moved: the names of the entries whose code is another.
+    """
     before, now = artifact.fingerprint, found.fingerprint
-    another = f"the machine code is another, in {_names(moved)}"
+    another = f"the machine code is another, in {moved}"
     compiles = found.compiler.compiles
 
     def by_code(field: str, what: str, files: tuple[str, ...] = ()) -> Finding:

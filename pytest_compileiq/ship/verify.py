@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pytest_compileiq.artifact import Artifact, CodePair, CodeTable
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.machine_code.names import listed, readable
 from pytest_compileiq.model import HOST, Target
 from pytest_compileiq.ship.binaries import UNKNOWN, BuiltEntry, Contents, Linked, read_binaries
 from pytest_compileiq.ship.usage import told_of
@@ -121,7 +122,9 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
     renamed = {key: _renamed(artifact, held) for key, artifact in artifacts.items()}
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in artifact.code for artifact in artifacts.values()):
-            message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
+            message = (
+                f"{kernel.path}: {readable(kernel.entry)} is in a cubin that does not say which architecture it is for"
+            )
             lines.append(Sentence(Match.CANNOT_TELL, message))
         entries = {key: _key_in(artifact, kernel, renamed[key]) for key, artifact in artifacts.items()}
         rivals = {key: (artifacts[key], entry) for key, entry in entries.items() if entry is not None}
@@ -140,7 +143,7 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
-        named_here = ", ".join(first_of(sorted(held), _MOST_LISTED)) or "no entry function"
+        named_here = listed(held, _MOST_LISTED) or "no entry function"
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
     return Verified(lines, findings, unknown)
 
@@ -155,7 +158,8 @@ def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | N
         controls = artifact.controls if artifact.outcome == "tuned" and kernel.architecture != HOST else None
         if controls is None or kernel.entry not in entries:
             continue
-        here, proven = f"{kernel.path}: {kernel.entry} ({kernel.architecture})", Target(artifact.target).architecture
+        here = f"{kernel.path}: {readable(kernel.entry)} ({kernel.architecture})"
+        proven = Target(artifact.target).architecture
         if controls.kind == "blob" and _APPLIED in kernel.command:
             said = f"{here} was compiled with an ACF, and {_label(key)} is proven for {proven} alone"
             return Sentence(Match.DIFFERS, f"{said}: compile other architectures by a command of their own")
@@ -292,10 +296,10 @@ def _sentences(findings: Sequence[EntryFinding]) -> Iterator[Sentence]:
         architectures = sorted({finding.architecture for finding in group} - {HOST})
         on = f" ({', '.join(architectures)})" if architectures else ""
         if len(group) == 1:
-            subject, details = f"{group[0].entry}{on} is", group[0].digests
+            subject, details = f"{readable(group[0].entry)}{on} is", group[0].digests
         else:
             subject = f"{quantity(len(group), 'function')}{on} are"
-            differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
+            differing = [f"{readable(item.entry)}{f' ({item.digests})' if item.digests else ''}" for item in group]
             details = "" if verdict is Match.RIGHT else ", ".join(first_of(differing, _MOST_LISTED))
         yield Sentence(verdict, f"{where}: {subject} {what}{f': {details}' if details else ''}")
 

@@ -61,6 +61,30 @@ def test_one_function_of_a_cplusplus_library_is_tuned_replayed_elsewhere_and_rev
     assert "functions='sqare*': this build has no such entry function" in elsewhere.pytest(code=1)
 
 
+def test_names_of_cplusplus_are_shown_as_their_source_spells_them(project):
+    made = project({"vectors.cpp": VECTORS_CPP, "test_vectors.py": VECTORS_PY})
+    git = ["git", "-C", str(made.root), "-c", "user.name=n", "-c", "user.email=n@example.invalid"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    said = [made.pytest("--tune", "--tune-budget=2", code=0)]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "Tune"], check=True)
+    made.edit("vectors.cpp", "s += square(x[i])", "s -= square(x[i])")
+    said.append(made.pytest("--acf-html=page.html", code=1))
+    assert "the machine code is another, in vectors::norm" in said[-1]
+    subprocess.run(["g++", "-O3", "-fPIC", "-c", "vectors.cpp"], cwd=made.root, check=True)
+    said.append(made.acf("verify-binary", "vectors.o", code=1))
+    assert "vectors::norm is neither proven arm of norm" in said[-1]
+    made.edit("test_vectors.py", "== 14", "== -14")
+    said.append(made.pytest("--tune", "--tune-budget=2", code=0))
+    subprocess.run([*git, "commit", "-qam", "Tune again"], check=True)
+    said.append(made.acf("diff", "HEAD~1..HEAD"))
+    assert "vectors::norm (tuned) " in said[-1]
+    said += [made.acf("diff", "HEAD~1..HEAD", "--format", "markdown"), made.acf("show", "norm"), made.acf("list")]
+    said += [made.acf("flags", "norm", "--compiler", "g++"), (made.root / "page.html").read_text()]
+    for each in said:
+        assert "_Z" not in each, each
+
+
 INSTANCES_CPP = """\
 template <class T> T square(T x) { return x * x; }
 template float square(float);
