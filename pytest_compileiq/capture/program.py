@@ -53,6 +53,13 @@ class Calls(Struct, frozen=True):
     calls: Annotated[int, Meta(ge=1, le=1 << 62)]
     own_ns: Count  # without watched calls further in
     kept: tuple[Call, ...] = ()
+    longest_ns: tuple[Count, Count] = (0, 0)  # of the two longest calls
+
+    @property
+    def usual_ns(self) -> int:
+        """``own_ns`` with the longest call as long as the second longest: one preempted call does not tell."""
+        longest, second = self.longest_ns
+        return max(self.own_ns - (longest - second) * (self.calls > 1), 0)
 
 
 class Unrecorded(Struct, frozen=True):

@@ -30,7 +30,10 @@ Shape = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class RankedShape:
-    """The calls of a function with arguments of one shape. Where a part says ``int`` or ``[…]``, it varies."""
+    """The calls of a function with arguments of one shape, in their usual time.
+
+    Where a part says ``int`` or ``[…]``, it varies.
+    """
 
     shape: Shape
     calls: int
@@ -57,7 +60,7 @@ def ranked(account: CallAccount) -> list[RankedFunction]:
     for (library, name), calls in _by_function(account).items():
         shapes = []
         for shape, alike in few_shapes(calls).items():
-            own_ns = sum(each.own_ns for each in alike)
+            own_ns = sum(each.usual_ns for each in alike)
             shapes.append(RankedShape(shape, sum(each.calls for each in alike), own_ns, own_ns / net_ns))
         shapes.sort(key=lambda each: -each.own_ns)
         own_ns = sum(each.own_ns for each in shapes)
@@ -164,7 +167,7 @@ def kernels_of(
             # A call is told by each hook that its function is called through.
             kept = {call.number: call for each in alike for call in each.kept}
             in_order = fitting(kept[number] for number in sorted(kept))
-            count, own_ns = sum(each.calls for each in alike), sum(each.own_ns for each in alike)
+            count, own_ns = sum(each.calls for each in alike), sum(each.usual_ns for each in alike)
             every.append(KernelShape(shape, count, own_ns, in_order))
         every.sort(key=lambda shape: -shape.own_ns)
         if shapes := tuple(shape for shape in every if shape.kept):

@@ -62,6 +62,7 @@ class _Thread:
     __slots__ = ("calls", "inner_ns", "spent_ns")
 
     def __init__(self) -> None:
+        # How many, their time, and that of the two longest.
         self.calls: dict[tuple[ForeignFunction, Shape], list[int]] = {}
         self.inner_ns = 0  # the time in watched calls that were made within the present one, by a callback
         self.spent_ns = 0  # what the watching itself took
@@ -138,10 +139,12 @@ class Counters:
                     counted = mine.calls[function, shape]
                 except KeyError:
                     kept = shape if len(mine.calls) < _MOST_SHAPES else ()
-                    counted = mine.calls.setdefault((function, kept), [0, 0])
+                    counted = mine.calls.setdefault((function, kept), [0, 0, 0, 0])
                 own_ns = ended - began - mine.inner_ns
                 counted[0] += 1
                 counted[1] += own_ns
+                if own_ns > counted[3]:
+                    counted[2], counted[3] = max(own_ns, counted[2]), min(own_ns, counted[2])
                 if begun is not None:
                     try:
                         observer.finish(begun, ForeignCall(self, function, shape, arguments, result, own_ns, call))
@@ -194,11 +197,11 @@ class Counters:
         calls: dict[tuple[ForeignFunction, Shape], list[int]] = {}
         threads = list(self._threads)
         for thread in threads:
-            for key, (count, own_ns) in list(thread.calls.items()):
-                into = calls.setdefault(key, [0, 0])
-                into[0] += count
-                into[1] += own_ns
-        count = sum(count for count, _ in calls.values())
+            for key, (count, own_ns, *longest) in list(thread.calls.items()):
+                into = calls.setdefault(key, [0, 0, 0, 0])
+                into[:2] = into[0] + count, into[1] + own_ns
+                into[2:] = sorted([*into[2:], *longest])[:1:-1]
+        count = sum(count for count, *_ in calls.values())
         spent_ns = sum(thread.spent_ns for thread in threads)
         unseen_ns = self.unseen_ns(*self.calibration) if count else 0.0
         self.is_open = False  # for threads that outlive the program
@@ -220,9 +223,10 @@ class Counters:
                     "shape": told_of_shape(shape),
                     "calls": count,
                     "own_ns": own_ns,
+                    "longest_ns": longest,
                     "kept": self._recorder.kept(function, shape) if self._recorder else [],
                 }
-                for (function, shape), (count, own_ns) in calls.items()
+                for (function, shape), (count, own_ns, *longest) in calls.items()
             ],
             "unrecorded": self._recorder.refused() if self._recorder else [],
             "routed": self._arms.told() if self._arms else [],

@@ -52,6 +52,17 @@ def test_a_call_that_raises_is_counted_and_raises(tally, tmp_path):
     assert [(each["name"], each["calls"]) for each in told(tally, tmp_path)["calls"]] == [("failing", 1)]
 
 
+def test_the_two_longest_calls_of_all_threads_are_told(tally, tmp_path):
+    ticks = {"f": iter([4, 9, 2]), "g": iter([7, 1])}
+    called = {
+        name: a_function(tally, name, lambda name: [counters.perf_counter_ns() for _ in range(next(ticks[name]))])
+        for name in ticks
+    }
+    for name in "ffggf":
+        called[name](name)
+    assert {each["name"]: each["longest_ns"] for each in told(tally, tmp_path)["calls"]} == {"f": [10, 5], "g": [8, 2]}
+
+
 def test_more_shapes_than_are_kept_lose_their_shape_and_no_call(tally, tmp_path, monkeypatch):
     monkeypatch.setattr(counters, "_MOST_SHAPES", 2)
     called = a_function(tally, "f", lambda n: n)
@@ -67,7 +78,7 @@ def test_what_the_watching_costs_is_what_it_saw_of_itself_and_what_it_could_not(
     assert tally.unseen_ns(called, lambda: counters.perf_counter_ns() is None) == 1
     before = sum(thread.spent_ns for thread in tally._threads)
     called()
-    count = sum(count for thread in tally._threads for count, _ in thread.calls.values())
+    count = sum(count for thread in tally._threads for count, *_ in thread.calls.values())
     assert told(tally, tmp_path)["watching_ns"] == before + 2  # from the entry to the call, from there to the leaving
     assert count == 20 * 100 + 1
 

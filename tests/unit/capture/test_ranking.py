@@ -10,8 +10,8 @@ from pytest_compileiq.capture.program import CallAccount, Calls
 from pytest_compileiq.capture.ranking import Compared, compared, few_shapes, leading, ranked
 
 
-def calls(name: str, own_ns: int, *shape: int | str, count: int = 1) -> Calls:
-    return Calls("lib.so", name, "ctypes", shape, count, own_ns)
+def calls(name: str, own_ns: int, *shape: int | str, count: int = 1, longest_ns: tuple[int, int] = (0, 0)) -> Calls:
+    return Calls("lib.so", name, "ctypes", shape, count, own_ns, longest_ns=longest_ns)
 
 
 def watched(*told: Calls, elapsed_ns: int = 1100, watching_ns: int = 100) -> CallAccount:
@@ -22,6 +22,16 @@ def test_shares_are_of_the_time_without_the_watching():
     functions = ranked(watched(calls("f", 250, 8), calls("g", 600, 8), calls("f", 50, 9, count=3)))
     assert [(each.name, each.share, each.calls) for each in functions] == [("g", 0.6, 1), ("f", 0.3, 4)]
     assert [(each.shape, each.share) for each in functions[1].shapes] == [((8,), 0.25), ((9,), 0.05)]
+
+
+@pytest.mark.parametrize(
+    ("count", "own_ns", "longest_ns", "usual"), [(10, 490, (400, 10), 100), (1, 400, (400, 0), 400)]
+)
+def test_one_preempted_call_among_several_moves_no_rank(count, own_ns, longest_ns, usual):
+    told = watched(calls("f", own_ns, 8, count=count, longest_ns=longest_ns), calls("g", 200, 8, count=9))
+    shares = {each.name: each.share for each in ranked(told)}
+    assert shares == {"f": usual / 1000, "g": 0.2}
+    assert next(iter(shares)) == ("g" if usual < 200 else "f")
 
 
 def test_functions_of_one_name_in_two_libraries_are_two():
