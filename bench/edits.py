@@ -415,7 +415,7 @@ def make(state: State, root: Path, controls: Sequence[str], output: str) -> Made
     ran([*command(state), "-MD", "-MF", "build/k.d", state.source, "-o", "build/read.o"], root, state.environment)
     words = (root / "build" / "k.d").read_text().replace("\\\n", " ").split()
     here = {os.path.relpath(root / word, root) for word in words if not word.endswith(":")}
-    read = {path: (root / path).read_text() for path in here if not path.startswith("..") and (root / path).is_file()}
+    read = {path: (root / path).read_text() for path in here & {*state.files, state.source}}
     functions = functions_of if state.language == "c" else kernels_of
     return Made(functions(root / objects["baseline"]), functions(root / output), read)
 
