@@ -129,6 +129,10 @@ class Signal(CompileIQError):
     """A message from one part to its caller; none leaves the package."""
 
 
+class LeftAlone(Signal):
+    """A benchmark takes no part in a tune, or the tune ended before it was proven; the message says why."""
+
+
 def install(extra: str) -> str:
     """The command that brings an optional part of this package."""
     return f"pip install 'pytest-compileiq[{extra}]'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +17,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker
 from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
-from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
+from pytest_compileiq.errors import CompileIQError, LeftAlone, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
@@ -35,6 +35,7 @@ from pytest_compileiq.workers.resources import Resources
 
 if TYPE_CHECKING:
     from pytest_compileiq.tuning.devices import Interruption, SideBySide
+    from pytest_compileiq.tuning.night import Night
 
 UNHEALTHY = 11
 
@@ -53,9 +54,7 @@ class Session:
         self._items: list[pytest.Item] = []
         self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
-        self._side_by_side: SideBySide | None = None
-        self._night: Mapping[str, ItemReport | Exception] | None = None
-        self._interrupted = False
+        self._together: SideBySide | Night | None = None  # all that is tuned, unless each is by itself
         self._held = Resources(config, settings)
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,75 +116,89 @@ class Session:
         if not __debug__:
             raise failure(f"{OFF}; {TURN_ON} --tune {item.nodeid}")
         try:
-            total = self.settings.total
-            return self._of_one_budget(item) if total is None else self._of_the_night(item, total)
+            with _told(item.nodeid):
+                report = self._tuned(item)
         except KeyboardInterrupt:  # not while it searched, which ends with a report
-            if not self._keeps_searches:
+            if self.settings.budget is not None and self.settings.budget.proof_only:  # nothing stays for the next run
                 raise
             raise interrupted(f"interrupted: {self._goes_on}") from None
-
-    @property
-    def _keeps_searches(self) -> bool:
-        """Whether what was evaluated stays for the next run."""
-        budget = self.settings.budget
-        return budget is None or not budget.proof_only
+        self._keep(item, report)
+        return report
 
     @property
     def _goes_on(self) -> str:
         """What is said of a run that Ctrl-C ends."""
-        one = "search" if self._side_by_side is None else "searches"
-        return f"the same command goes on with the {one if self.settings.total is None else 'night'}"
+        if self.settings.total is not None:
+            return "the same command goes on with the night"
+        return f"the same command goes on with the {'search' if self._together is None else 'searches'}"
 
-    def _of_one_budget(self, item: pytest.Item) -> ItemReport:
-        with _told(item.nodeid):
-            pools = self._held.pools
-            report = self._tuned(item, pools[0]) if len(pools) == 1 else self._of_those_side_by_side(item, pools)
-        self._keep(item, report)
-        if report.interrupted and self._side_by_side is None:
-            item.session.shouldstop = self._goes_on
-        return report
-
-    def _tuned(self, item: pytest.Item, pool: Pool, heard: Interruption | None = None) -> ItemReport:
-        """Search with one device's workers."""
-        from pytest_compileiq.errors import TuneFailed
-        from pytest_compileiq.tuning.run import tune  # heavy: the engines and their linear algebra
-
-        self.set_up(item)
-        with _told(item.nodeid):
-            benchmark = self._benchmark(item)
-            if reason := self._why_left_alone(benchmark):
-                raise skipped(reason)
-            progress = self._progress(benchmark.name)
-            told = heard.heard_by(progress) if heard else progress
-            try:
-                return tune(benchmark, settings=self.settings, store=self.store, pool=pool, progress=told)
-            except TuneFailed as error:
-                raise failure(str(error)) from None
-            finally:
-                progress.done()
-
-    def _of_those_side_by_side(self, item: pytest.Item, pools: Sequence[Pool]) -> ItemReport:
-        """What became of one item: the first one that is asked about has all begun, on as many devices as there are."""
-        from pytest_compileiq.tuning.devices import Interruption, NotBegun, SideBySide
-
-        if self._side_by_side is None:
-            items, heard = {each.nodeid: each for each in self._items}, Interruption()
-            self._side_by_side = SideBySide(lambda nodeid, pool: self._tuned(items[nodeid], pool, heard), pools, heard)
-            self._side_by_side.begin(list(items))
+    def _tuned(self, item: pytest.Item) -> ItemReport:
+        """The report of one item; the first that is asked for has all begun, where they share devices or a budget."""
+        pools = self._held.pools
+        if self._together is None and self.settings.total is not None:
+            self._together = self._spend_night(self.settings.total, pools)
+        elif self._together is None and len(pools) > 1:
+            self._begin_side_by_side(pools)
+        if self._together is None:
+            report = self._searched(item, pools[0])
+            if report.interrupted:
+                item.session.shouldstop = self._goes_on
+            return report
         try:
-            return self._side_by_side.report_of(item.nodeid)
-        except NotBegun as reason:
-            raise skipped(str(reason)) from None
+            return self._together.report_of(item.nodeid)
         finally:
-            if self._side_by_side.interruption.times and item is self._items[-1]:
+            if self._together.interrupted and item is self._items[-1]:
                 item.session.shouldstop = self._goes_on
 
-    def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
-        """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does.
+    def _searched(self, item: pytest.Item, pool: Pool, heard: Interruption | None = None) -> ItemReport:
+        """Search with one device's workers."""
+        from pytest_compileiq.tuning.run import tune  # heavy: the engines and their linear algebra
+
+        benchmark = self._tunable(item)
+        progress = self._progress(benchmark.name)
+        told = heard.heard_by(progress) if heard else progress
+        try:
+            return tune(benchmark, settings=self.settings, store=self.store, pool=pool, progress=told)
+        finally:
+            progress.done()
+
+    def _begin_side_by_side(self, pools: Sequence[Pool]) -> None:
+        from pytest_compileiq.tuning.devices import Interruption, SideBySide
+
+        items, heard = {each.nodeid: each for each in self._items}, Interruption()
+        self._together = SideBySide(lambda nodeid, pool: self._searched(items[nodeid], pool, heard), pools, heard)
+        self._together.begin(list(items))
+
+    def _spend_night(self, total: Budget, pools: Sequence[Pool]) -> Night:
+        from pytest_compileiq.tuning.night import Night
+        from pytest_compileiq.tuning.night_budget import NightEntry
+
+        watch = NightTable(Terminal(self.config))
+        entries = [NightEntry(it.nodeid, self.name_of(it) or it.name, partial(self._tunable, it)) for it in self._items]
+        night = Night(self.settings, self.store, pools, watch, total, entries, self.config.getoption("maxfail"))
+        try:
+            self.report.night = night.spend()
+        except Exception as error:  # every item tells it, and none has the night begin again
+            night.endings = dict.fromkeys((entry.nodeid for entry in entries), error)
+        finally:
+            watch.done()
+        return night
+
+    def _tunable(self, item: pytest.Item) -> TunedBenchmark:
+        """One benchmark to search.
 
         Raises:
+            MarkerError: its marker is wrong, or claims another test's name.
+            LeftAlone: ``--tune-new-only`` or ``--tune-stale-only`` skips it.
             TuneFailed: its artifact is another test's.
         """
+        self._check_marker(item)
+        benchmark = self._benchmark(item)
+        if reason := self._why_left_alone(benchmark):
+            raise LeftAlone(reason)
+        return benchmark
+
+    def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
         from pytest_compileiq.tuning.baseline import expect_owner  # heavy
 
         expect_owner(benchmark, self.store)
@@ -198,51 +211,6 @@ class Session:
             return f"--tune-stale-only: {benchmark.name} has no artifact; --tune-new-only tunes those"
         why = self._replay_of(benchmark, lambda acf: None).why_current()
         return f"--tune-stale-only: {why}" if why else None
-
-    def _of_the_night(self, item: pytest.Item, total: Budget) -> ItemReport:
-        """What the night made of one item: the first one that is asked about has the night spent, on all of them."""
-        from pytest_compileiq.tuning.night_budget import LeftAlone  # heavy: the engines
-
-        if self._night is None:
-            self._night = self._spend_night(total)
-        if self._interrupted and item is self._items[-1]:
-            item.session.shouldstop = self._goes_on
-        ending = self._night[item.nodeid]
-        if isinstance(ending, ItemReport):
-            self._keep(item, ending)
-            return ending
-        if isinstance(ending, LeftAlone):
-            raise skipped(str(ending))
-        with _told(item.nodeid):
-            raise ending
-
-    def _spend_night(self, total: Budget) -> Mapping[str, ItemReport | Exception]:
-        from pytest_compileiq.tuning.night import Night
-        from pytest_compileiq.tuning.night_budget import NightEntry
-
-        watch = NightTable(Terminal(self.config))
-        entries = [NightEntry(it.nodeid, self.name_of(it) or it.name, partial(self._tunable, it)) for it in self._items]
-        night = Night(
-            self.settings, self.store, self._held.pools, watch, total, entries, self.config.getoption("maxfail")
-        )
-        try:
-            self.report.night = night.spend()
-        except Exception as error:  # every item tells it, and none has the night begin again
-            return dict.fromkeys((entry.nodeid for entry in entries), error)
-        finally:
-            watch.done()
-        self._interrupted = night.interrupted
-        return night.endings
-
-    def _tunable(self, item: pytest.Item) -> TunedBenchmark:
-        """One benchmark of the night; raises what keeps it out."""
-        from pytest_compileiq.tuning.night_budget import LeftAlone
-
-        self._check_marker(item)
-        benchmark = self._benchmark(item)
-        if reason := self._why_left_alone(benchmark):
-            raise LeftAlone(reason)
-        return benchmark
 
     def _calibrate(self, item: pytest.Item, benchmark: TunedBenchmark, trials: int) -> ItemReport:
         from pytest_compileiq.proof.calibration import calibrate  # heavy: numpy
@@ -273,15 +241,13 @@ class Session:
 
     def _progress(self, name: str) -> LineProgress:
         terminal = Terminal(self.config)
-        return LineProgress(name, terminal, is_live=terminal.is_live and self._side_by_side is None)
+        return LineProgress(name, terminal, is_live=terminal.is_live and self._together is None)
 
     def close(self) -> None:
         """End what is under way, and all that the run holds."""
-        if self._side_by_side is not None:
-            if self._side_by_side.cancel():
-                self._held.close_transport()  # nothing else ends what is under way
-            self._side_by_side.close()
-        self._side_by_side = None
+        if self._together is not None:
+            self._together.close(self._held.close_transport)  # nothing else ends what is under way
+        self._together = None
         self._held.close()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -360,9 +326,11 @@ class Session:
 
 @contextmanager
 def _told(nodeid: str) -> Iterator[None]:
-    """Turn this package's exceptions, and the machine's ``OSError``, into a test failure of one sentence."""
+    """Turn this package's exceptions, and the machine's ``OSError``, into a skip or a failure of one sentence."""
     try:
         yield
+    except LeftAlone as reason:
+        raise skipped(str(reason)) from None
     except (CompileIQError, OSError) as error:
         message = fault_of(error) if isinstance(error, OSError) else str(error)
         raise failure(message if nodeid in message else f"{nodeid}: {message}") from None

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from pytest_compileiq.config import Budget
-from pytest_compileiq.errors import Signal
+from pytest_compileiq.errors import LeftAlone
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.workers.pool import Pool
@@ -51,10 +51,6 @@ def on_devices(
         except BaseException:
             interrupt()
             raise
-
-
-class NotBegun(Signal):
-    """A benchmark was not tuned, since the run was interrupted; the message says so."""
 
 
 @dataclass
@@ -102,18 +98,22 @@ class SideBySide:
             self._free.put(pool)
         self._tuned = {nodeid: self._threads.submit(self._tune, nodeid) for nodeid in nodeids}
 
+    @property
+    def interrupted(self) -> bool:
+        return self.interruption.times > 0
+
     def report_of(self, nodeid: str) -> ItemReport:
         """Wait for the report of a benchmark; raises what tuning it raised.
 
         Raises:
-            NotBegun: the run was interrupted before it was begun.
+            LeftAlone: the run was interrupted before it was begun, or had anything to settle.
             KeyboardInterrupt: a second Ctrl-C.
         """
         while True:
             try:
                 return self._tuned[nodeid].result()
             except CancelledError as error:
-                raise NotBegun("interrupted before it was begun: the same command begins it") from error
+                raise LeftAlone("interrupted before it was begun: the same command begins it") from error
             except KeyboardInterrupt:
                 self.cancel()
                 if self.interruption.times > 1:
@@ -126,7 +126,9 @@ class SideBySide:
             future.cancel()
         return not all(future.done() for future in self._tuned.values())
 
-    def close(self) -> None:
+    def close(self, end_work: Callable[[], None]) -> None:
+        if self.cancel():
+            end_work()
         self._threads.shutdown()
 
     def _tune(self, nodeid: str) -> ItemReport:
@@ -134,6 +136,6 @@ class SideBySide:
         try:
             return self.tune(nodeid, pool)
         except KeyboardInterrupt as error:  # before there was anything to settle
-            raise NotBegun("interrupted before there was anything to settle: the same command goes on") from error
+            raise LeftAlone("interrupted before there was anything to settle: the same command goes on") from error
         finally:
             self._free.put(pool)

@@ -11,34 +11,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings
+from pytest_compileiq.errors import LeftAlone
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.progress import SearchCounts
+from pytest_compileiq.report.progress import NightTable
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tuning.devices import on_devices
-from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask
+from pytest_compileiq.tuning.night_budget import NightBudget, NightEntry, NightTask
 from pytest_compileiq.tuning.night_state import NightBook, open_night
 from pytest_compileiq.tuning.run import open_run
 from pytest_compileiq.workers.pool import Pool
 
 SWITCHES = 20  # a turn is at least so many times as long as it takes a worker to enter another test: 5 % is lost
-
-
-class NightProgress(Protocol):
-    """Who watches a night."""
-
-    def show(self, night: Callable[[], NightReport]) -> None:
-        """Called after every evaluation and change; ``night`` is asked for only when something is shown."""
-        ...
-
-    def say(self, text: str) -> None:
-        """One line of what happens now."""
-        ...
 
 
 @dataclass
@@ -55,7 +45,7 @@ class Night:
     settings: Settings
     store: Store
     pools: Sequence[Pool]
-    watch: NightProgress
+    watch: NightTable
     total: Budget
     entries: Sequence[NightEntry]
     most_failures: int = 0
@@ -105,6 +95,15 @@ class Night:
             if not self._stopped:
                 self._book.end(keeps_closed=bool(self._of("not reached")))
         return self.report()
+
+    def report_of(self, nodeid: str) -> ItemReport:
+        """What became of one benchmark; raises why nothing did."""
+        if isinstance(ending := self.endings[nodeid], Exception):
+            raise ending
+        return ending
+
+    def close(self, _end_work: Callable[[], None]) -> None:
+        """Nothing is under way once it is spent."""
 
     @property
     def interrupted(self) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import BATCH, Budget
 from pytest_compileiq.engines.base import Foreseeing, Outlook
-from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
 from pytest_compileiq.rules import gate
 from pytest_compileiq.rules.task_scheduler import Course, Foreseen, closing_s
@@ -22,10 +21,6 @@ from pytest_compileiq.tuning import attribution, reduction, stress
 from pytest_compileiq.tuning.run import TuningRun
 from pytest_compileiq.tuning.winner import FINALISTS
 from pytest_compileiq.workers.pool import Pool
-
-
-class LeftAlone(Signal):
-    """A benchmark takes no part in the night, or the night ended before it was proven; the message says why."""
 
 
 @dataclass(frozen=True)

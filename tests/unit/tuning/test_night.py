@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
-from pytest_compileiq.errors import StoreError, TuneFailed
+from pytest_compileiq.errors import LeftAlone, StoreError, TuneFailed
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
-from pytest_compileiq.tuning.night_budget import LeftAlone, NightBudget, NightEntry, NightTask
+from pytest_compileiq.tuning.night_budget import NightBudget, NightEntry, NightTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
 

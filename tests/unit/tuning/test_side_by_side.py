@@ -7,9 +7,10 @@ import threading
 import pytest
 
 from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import LeftAlone
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import SearchCounts
-from pytest_compileiq.tuning.devices import Interruption, NotBegun, SideBySide
+from pytest_compileiq.tuning.devices import Interruption, SideBySide
 
 
 def report(nodeid: str) -> ItemReport:
@@ -40,7 +41,7 @@ def test_as_many_are_tuned_at_once_as_there_are_devices_each_on_its_own():
 
     side = spread(tune, ["first", "second"], list("abcd"))
     assert [side.report_of(nodeid).name for nodeid in "abcd"] == list("abcd")
-    side.close()
+    side.close(lambda: None)
 
 
 def test_what_fails_fails_where_it_is_asked_for_and_nowhere_else():
@@ -53,7 +54,7 @@ def test_what_fails_fails_where_it_is_asked_for_and_nowhere_else():
     assert side.report_of("b").verdict is Verdict.TUNED
     with pytest.raises(pytest.fail.Exception, match="a does not build"):
         side.report_of("a")
-    side.close()
+    side.close(lambda: None)
 
 
 def test_an_interruption_ends_the_search_once_and_what_is_not_begun_stays_so():
@@ -74,9 +75,9 @@ def test_an_interruption_ends_the_search_once_and_what_is_not_begun_stays_so():
     assert begun.wait(10)
     side.cancel()
     assert side.report_of("a").verdict is Verdict.TUNED
-    with pytest.raises(NotBegun, match="the same command begins it"):
+    with pytest.raises(LeftAlone, match="the same command begins it"):
         side.report_of("b")
-    side.close()
+    side.close(lambda: None)
 
 
 def test_a_second_interruption_ends_proofs_too():
@@ -90,6 +91,6 @@ def test_one_that_is_interrupted_before_its_search_is_told_and_not_raised_as_a_c
         raise KeyboardInterrupt
 
     side = spread(tune, ["only"], ["a"])
-    with pytest.raises(NotBegun, match="anything to settle"):
+    with pytest.raises(LeftAlone, match="anything to settle"):
         side.report_of("a")
-    side.close()
+    side.close(lambda: None)
