@@ -12,7 +12,6 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.replay.committed import Integrity, Stop
-from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.store.packs import read_candidates
 from pytest_compileiq.toolchains.option_classes import has_to_keep_bits, licences_or_unknown
 
@@ -40,14 +39,10 @@ def hand_out(benchmark: TunedBenchmark, integrity: Integrity, folder: Path) -> N
         "benchmark": benchmark.nodeid,
         "target": artifact.target,
         "data": sorted(benchmark.builder.data),
-        "workloads": {workload.name: _plain(dict(workload.values)) for workload in benchmark.spec.workloads},
+        "workloads": {workload.name: dict(workload.values) for workload in benchmark.spec.workloads},
         "arms": files,
     }
-    (own / ARMS_FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-
-
-def _plain(params: object) -> object:
-    return json.loads(json.dumps(params, default=str))
+    (own / ARMS_FILE).write_text(json.dumps(told, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from: Path | None) -> ControlsFile:
@@ -79,5 +74,4 @@ def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, s
             run_draw(Bodies(benchmark, body, arms, workload), seed, bits_promised=promised)
         except ArmFailure as failure:
             which = "the controls" if failure.arm == "tuned" else "the baseline"
-            anew = f"tune anew: pytest --tune {for_shell(benchmark.nodeid)}"
-            raise Stop.wrong(failure, which, workload.name, anew) from failure
+            raise Stop.wrong(failure, which, workload.name, "tune anew: pytest --tune {test}") from failure

@@ -1,37 +1,38 @@
-"""What the store holds for one benchmark, read and checked: the artifact, its controls, its claims."""
+"""What the store holds for one benchmark, also under a former name, read and checked: artifact, controls, claims."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
-from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
+from pytest_compileiq.artifact import Artifact, FingerprintTable, is_same_code, stored_code
 from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure
+from pytest_compileiq.benchmark.digest import digest_under
+from pytest_compileiq.benchmark.spaces import parts_of, space_of
 from pytest_compileiq.claim import Claim
-from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
-from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, SchemaTooNew, Signal, StoreError
+from pytest_compileiq.model import BuildResult, ControlsFile, Knobs
 from pytest_compileiq.outcome import End, MovedCode, Verdict
-from pytest_compileiq.replay.former_space import moved
-from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing
-from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
-from pytest_compileiq.spelling import for_shell
+from pytest_compileiq.rules.fingerprint import are_moved, path_within
+from pytest_compileiq.rules.staleness import Choice, Effect, are_elsewhere, choose, judge
 from pytest_compileiq.store.metadata import restored
-from pytest_compileiq.store.status import is_ownerless, own_name
+from pytest_compileiq.store.status import is_ownerless, other_owner, own_name, rename
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.toolchains.option_classes import check_classes
+from pytest_compileiq.toolchains.option_classes import check_classes, classes_of, option_list
 
-RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
+RETUNE = "if the change is meant, run: pytest --tune {test}"
 
 
 @dataclass(eq=False)
 class Stop(Signal):
     """Ends the replay with a verdict that is not a pass.
 
-    ``ends`` is what ended the artifact, where that is the reason: ``artifact``, where the replay has read no other.
+    In ``remedy``, {test} stands for the test's id. ``ends`` is what ended the artifact, where that is the reason:
+    ``artifact``, where the replay has read no other.
     """
 
     verdict: Verdict
@@ -68,6 +69,15 @@ class Stop(Signal):
 
 
 @dataclass(frozen=True)
+class Former:
+    """The artifact, ``name`` in the store, that a test had under its former name or in its former file."""
+
+    name: str
+    artifact: Artifact
+    controls: ControlsFile | None
+
+
+@dataclass(frozen=True)
 class Integrity:
     """Reads ``store`` for ``benchmark``, and trusts nothing in it; ``adopts``: a moved test takes its artifact."""
 
@@ -92,8 +102,7 @@ class Integrity:
             raise Stop(
                 Verdict.MISSING,
                 f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
-                f"run: pytest --tune {for_shell(benchmark.nodeid)}; to try its body first: "
-                f"pytest --acf-check=off {for_shell(benchmark.nodeid)}",
+                "run: pytest --tune {test}; to try its body first: pytest --acf-check=off {test}",
             )
         if choice.kind == "other-compiler":
             raise self._other_compiler(choice)
@@ -110,7 +119,7 @@ class Integrity:
             raise Stop(
                 Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
-                RETUNE.format(nodeid=for_shell(benchmark.nodeid))
+                RETUNE
                 if is_ownerless(artifact, benchmark.rootdir)
                 else own_name(self.store, benchmark.name, artifact.benchmark),
                 ends=("benchmark",),
@@ -120,7 +129,8 @@ class Integrity:
 
     def _adopted(self, names: Sequence[str], say: Callable[[str], object]) -> Artifact | None:
         """The artifact of ``names`` that this test had before it moved or was renamed, as its own now."""
-        former = former_of(self.benchmark, self.store, names)
+        here = (name for name in names if self.benchmark.builder.target in self.store.targets(name))
+        former = next(filter(None, map(self._former, here)), None)
         if former is None:
             return None
         before, nodeid = former.artifact.benchmark, self.benchmark.nodeid
@@ -129,16 +139,49 @@ class Integrity:
                 Verdict.STALE,
                 f"the artifact {former.name!r} was made for {before}, which is gone; {nodeid} has its digest and its "
                 "machine code",
-                f"if the test moved or was renamed, keep the artifact: pytest --acf-adopt {for_shell(nodeid)}",
+                "if the test moved or was renamed, keep the artifact: pytest --acf-adopt {test}",
                 ends=("benchmark",),
                 artifact=former.artifact,
             )
         try:
-            adopted = adopt(self.benchmark, self.store, former)
+            adopted = self._adopt(former)
         except StoreError as error:
             raise self.corrupt(error) from error
         say(f"adopted the artifact of {before}: commit {self.store.root.name}/")
         return adopted
+
+    def _former(self, name: str) -> Former | None:
+        """The artifact of ``name`` if it has no owner, and the test's parts and machine code: both arms are built."""
+        benchmark = self.benchmark
+        try:
+            artifact = self.store.read(name, benchmark.builder.target)
+            if not is_ownerless(artifact, benchmark.rootdir) or not _has_moved(benchmark, artifact):
+                return None
+            if other_owner(self.store, name, benchmark.nodeid, benchmark.rootdir):  # of another target
+                return None
+            controls = self._parsed(name, artifact) if artifact.outcome == "tuned" else None
+            return Former(name, artifact, controls) if _is_current(benchmark, artifact, controls) else None
+        except (StoreError, BuildError):  # the replay tells
+            return None
+
+    def _adopt(self, former: Former) -> Artifact:
+        """Make a former artifact the benchmark's own; its claims stay, since the machine code is theirs."""
+        benchmark = self.benchmark
+        rename(self.store, former.name, benchmark.name)
+        compiler = former.artifact.compiler.model_copy(update={"command": tuple(benchmark.builder.compiler.command)})
+        changes = {
+            "benchmark": benchmark.nodeid,
+            "fingerprint": FingerprintTable.of(benchmark.fingerprint_with(former.controls)),
+            "compiler": compiler,
+        }
+        fresh = former.artifact.model_copy(update=changes)
+        return self.store.write(benchmark.name, fresh, controls=[], samples=()).artifact
+
+    def _parsed(self, name: str, artifact: Artifact) -> ControlsFile | None:
+        if artifact.controls is None:
+            return None
+        data = self.store.read_controls(name, artifact)
+        return self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
 
     def controls(self, artifact: Artifact) -> ControlsFile | None:
         """The controls, checked byte for byte; None where there are none.
@@ -146,26 +189,25 @@ class Integrity:
         Raises:
             Stop: they are not those of the metadata, or lie outside the test's space or the compiler's of today.
         """
-        if artifact.outcome != "tuned" or artifact.controls is None:
-            return None
         try:
-            data = self.store.read_controls(self.benchmark.name, artifact)
-            controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            controls = self._parsed(self.benchmark.name, artifact) if artifact.outcome == "tuned" else None
+            if controls is None:
+                return None
             check_classes(artifact)
         except StoreError as error:
             raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):
-            retune = RETUNE.format(nodeid=for_shell(self.benchmark.nodeid))
-            if out_of_date := moved(self.benchmark, controls.knobs):
-                wider = out_of_date.lets_in
-                remedy = f"{wider} in the marker lets them in; {retune}" if wider else retune
-                said = f"the compiler's space here no longer holds {out_of_date.said}"
-                raise Stop(Verdict.STALE, said, remedy, ends=("compiler",))
+            if former := formerly_held(self.benchmark, controls.knobs):
+                options, wider = former
+                remedy = f"{wider} in the marker lets them in; {RETUNE}" if wider else RETUNE
+                raise Stop(
+                    Verdict.STALE, f"the compiler's space here no longer holds {options}", remedy, ends=("compiler",)
+                )
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
                 Verdict.CORRUPT,
                 f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                retune,
+                RETUNE,
             )
         return controls
 
@@ -220,28 +262,25 @@ class Integrity:
         }
         runs_here = benchmark.builder.native is None
         if runs_here and are_elsewhere(stored, benchmark.builder.target, compiler.architecture_from):
-            remedy = f"run on that architecture, or tune for this one: pytest --tune {for_shell(benchmark.nodeid)}"
+            remedy = "run on that architecture, or tune for this one: pytest --tune {test}"
             return Stop(Verdict.NO_DEVICE, choice.message, remedy)
         message = f"the test asks for {benchmark.builder.target}, and the artifact is for {', '.join(stored)}"
-        return Stop(Verdict.STALE, message, RETUNE.format(nodeid=for_shell(benchmark.nodeid)))
+        return Stop(Verdict.STALE, message, RETUNE)
 
     def _other_compiler(self, choice: Choice) -> Stop:
         """The artifact is for another line of this compiler, which is asked how it takes the controls."""
         benchmark, artifact = self.benchmark, None
         with suppress(StoreError):
             artifact = self.store.read(benchmark.name, choice.artifact_target or "")
-        remedy = benchmark.why_no_search() or f"run: pytest --tune {for_shell(benchmark.nodeid)}"
+        remedy = benchmark.why_no_search() or "run: pytest --tune {test}"
         message = choice.message + (self._refusal(artifact) if artifact else "")
         return Stop(Verdict.STALE, message, remedy, ends=("compiler",), artifact=artifact)
 
     def _refusal(self, artifact: Artifact) -> str:
         """How this compiler takes controls that were made for another line of it; empty where it cannot be asked."""
-        if artifact.controls is None:
-            return ""
         try:
-            data = self.store.read_controls(self.benchmark.name, artifact)
-            controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
-            if self.benchmark.why_outside(controls):
+            controls = self._parsed(self.benchmark.name, artifact)
+            if controls is None or self.benchmark.why_outside(controls):
                 return ""
             self.benchmark.builds.get(controls)
         except StoreError:
@@ -284,10 +323,54 @@ class Integrity:
         """The end of a replay of an artifact that cannot be used, because of ``error``."""
         what, mend = (error.what, error.mend) if isinstance(error, StoreError) else (str(error), "")
         mend = mend or restored(f"{self.store.root.name}/{self.benchmark.name}")
-        return Stop(Verdict.CORRUPT, what, f"{mend}, or tune anew: pytest --tune {for_shell(self.benchmark.nodeid)}")
+        return Stop(Verdict.CORRUPT, what, mend + ", or tune anew: pytest --tune {test}")
 
 
-def expect_assertions(nodeid: str) -> None:
+def _has_moved(benchmark: TunedBenchmark, artifact: Artifact) -> bool:
+    """Whether the test, digested under its recorded name, has the recorded parts, in whichever files."""
+    before, now = artifact.fingerprint, benchmark.fingerprint
+    recorded_name = path_within(artifact.benchmark)[1][-1:]
+    own = digest_under("".join(recorded_name), benchmark.function, benchmark.rootdir)
+    parts = {name: (own or "") if name.startswith("test ") else sha for name, sha in now.parts.items()}
+    has_values = "" not in now.values.values() and (not before.values or before.values == now.values)
+    return has_values and are_moved(before.parts, parts)
+
+
+def _is_current(benchmark: TunedBenchmark, artifact: Artifact, controls: ControlsFile | None) -> bool:
+    """Whether nothing is stale but where the test is, and what its inputs are called."""
+    baseline = benchmark.builds.look(None)
+    tuned = benchmark.builds.look(controls) if controls is not None else None
+    found, recorded = benchmark.found(controls, baseline, tuned), artifact.fingerprint
+    known = replace(found.fingerprint, benchmark=recorded.benchmark, values=dict(recorded.values))
+    return all(finding.effect is not Effect.STALE for finding in judge(artifact, replace(found, fingerprint=known)))
+
+
+def formerly_held(benchmark: TunedBenchmark, knobs: Knobs) -> tuple[str, str] | None:
+    """Options of ``knobs`` that the compiler's own space holds no more, by class, and the ``space=`` that does, if any.
+
+    Such a space depends on the sources and the flags: where a source names errno it is without ``-fno-math-errno``, and
+    behind ``-O3`` without ``-O2``. None where the test's own space or its ``where=`` refuses them, or an option is in
+    no list of the compiler's: then the test declares another space, or somebody changed the controls.
+    """
+    parts, compiler = parts_of(benchmark.spec.space), benchmark.builder.compiler
+    known = option_list(compiler.name, compiler.command)
+    held = {gene.name: gene.values for gene in benchmark.declared_space.knob_genes}
+    refused = {name: value for name, value in knobs.items() if value not in held.get(name, ())}
+    if known is None or not refused or not all(isinstance(part, str) for part in parts):
+        return None
+    if not all(known.knows(f"{name}{value}") for name, value in refused.items()):
+        return None
+    classed = classes_of(compiler.name, compiler.command, "options", refused).options
+    wider = [*parts, *(own for own in classed if own not in parts)]
+    try:
+        lets_in = space_of(wider, benchmark.builder, benchmark.nodeid).why_not(knobs) is None
+    except MarkerError:  # the compiler has no option of such a class
+        lets_in = False
+    said = "; ".join(f"{', '.join(options)} ({own})" for own, options in classed.items())
+    return said, f"space={wider}" if lets_in else ""
+
+
+def expect_assertions() -> None:
     """Have Python execute the assertions that judge the kernel."""
     if not __debug__:
-        raise Stop(Verdict.INCONCLUSIVE, OFF, f"{TURN_ON} {for_shell(nodeid)}")
+        raise Stop(Verdict.INCONCLUSIVE, OFF, TURN_ON + " {test}")

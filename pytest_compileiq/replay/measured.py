@@ -18,7 +18,6 @@ from pytest_compileiq.report.claims import claim_text
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.rules.staleness import code_of
-from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -89,7 +88,7 @@ def measure_again(
         raise Stop(
             Verdict.INCONCLUSIVE if is_lost else Verdict.REFUTED,
             f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
-            RETUNE.format(nodeid=for_shell(benchmark.nodeid)),
+            RETUNE,
             ends=() if is_lost else ("wrong",),
         ) from failure
     return decision, tuple(_measured(benchmark, claim, decision, seed))
@@ -112,8 +111,7 @@ def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -
             Verdict.INCONCLUSIVE,
             f"workload {claim.workload!r}, claimed {claim_text(claim)} in another environment ({changed}): "
             f"{decision.reason}",
-            "set it as it was, or prove the controls in this one: "
-            f"pytest --tune --tune-budget=0 {for_shell(benchmark.nodeid)}",
+            "set it as it was, or prove the controls in this one: pytest --tune --tune-budget=0 {test}",
         )
     quiet = "measure again on a quiet machine, or " if decision.verdict is Verdict.INCONCLUSIVE else ""
     gone: End = "gain" if _other_driver(benchmark, claim) is None else "driver"
@@ -121,6 +119,6 @@ def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -
         decision.verdict,
         f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
         + (f"; {decision.note}" if decision.note else ""),
-        f"{quiet}tune anew: pytest --tune {for_shell(benchmark.nodeid)}",
+        quiet + "tune anew: pytest --tune {test}",
         ends=(gone,) if decision.verdict is Verdict.REFUTED else (),
     )

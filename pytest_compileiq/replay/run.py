@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 _COMPARED = "exact metrics compared exactly"
 _NAME_ONE = "name one by its symbol, or as its source spells it"
 _RUN_ELSEWHERE = "run on a machine that can run the kernel"
-_PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = (
-    "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "
-    "or search anew: pytest --tune {nodeid}"
+    "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {test}; "
+    "or search anew: pytest --tune {test}"
 )
 
 
@@ -71,7 +70,7 @@ class Replay:
                 return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
             if artifact.outcome == "promoted":
                 report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
-                prove = _PROVE.format(nodeid=for_shell(self.benchmark.nodeid))
+                prove = self._named("prove it: pytest --tune --tune-budget=0 {test}")
                 return replace(report, remedy=report.remedy or prove), cause
             return self._replay(artifact), None
         except Stop as stop:
@@ -107,7 +106,7 @@ class Replay:
         if controls is not None:
             self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
-        expect_assertions(self.benchmark.nodeid)
+        expect_assertions()
         used = self._correct(controls)
         self._blast_radius(artifact, tuned, used)
         self.notes += advice.of_the_body(self.benchmark)
@@ -143,7 +142,7 @@ class Replay:
             raise Stop(
                 Verdict.STALE,
                 f"the compiler no longer takes the committed controls: {error}",
-                RETUNE.format(nodeid=for_shell(self.benchmark.nodeid)),
+                RETUNE,
                 ends=("compiler",),
             ) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
@@ -161,11 +160,10 @@ class Replay:
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
-            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=for_shell(self.benchmark.nodeid))
             raise Stop(
                 Verdict.STALE,
                 "; ".join(finding.message + self._because(artifact, finding, baseline) for finding in stale),
-                remedy,
+                RETUNE if tuned is None else _REPROVE,
                 moved=moved_code(artifact, found),
                 ends=ends_of(stale),
             )
@@ -293,7 +291,7 @@ class Replay:
                 raise Stop(
                     Verdict.REFUTED,
                     f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven} was proven",
-                    _REPROVE.format(nodeid=for_shell(self.benchmark.nodeid)),
+                    _REPROVE,
                     ends=("gain",),
                 )
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
@@ -310,7 +308,7 @@ class Replay:
             raise Stop(
                 Verdict.INCONCLUSIVE,
                 f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
-                f"claim it: pytest --tune --tune-budget=0 {for_shell(self.benchmark.nodeid)}",
+                "claim it: pytest --tune --tune-budget=0 {test}",
             )
         return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
 
@@ -343,22 +341,25 @@ class Replay:
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
         if stop.artifact is not None:
             self._proof = proof_of(stop.artifact)
+        settings, remedy = self.settings, self._named(stop.remedy)
         told = self._report(stop.verdict, stop.message, None)
-        told = replace(told, remedy=stop.remedy, moved=stop.moved, ends=stop.ends)
-        settings = self.settings
-        asked = {
-            Verdict.STALE: settings.stale,
-            Verdict.MISSING: settings.missing,
-            Verdict.INCONCLUSIVE: settings.inconclusive,
+        told = replace(told, remedy=remedy, moved=stop.moved, ends=stop.ends)
+        lenient = {
+            Verdict.STALE: settings.stale == "warn",
+            Verdict.MISSING: settings.missing == "warn",
+            Verdict.INCONCLUSIVE: settings.inconclusive == "warn",
+            Verdict.NO_DEVICE: settings.no_device != "fail",
         }
-        is_lenient = stop.verdict == Verdict.NO_DEVICE and settings.no_device != "fail"
-        if not is_lenient and asked.get(stop.verdict) != "warn":
+        if not lenient.get(stop.verdict):
             return replace(told, failed=True), stop.cause
         body_had_its_turn = any(check.name == "correctness" for check in self.checks)
         if body_had_its_turn or self.benchmark.builder.native is not None:
             return told, None
         report, cause = self._baseline_only(stop.verdict, stop.message)
-        return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved, ends=stop.ends), cause
+        return replace(report, remedy=report.remedy or remedy, moved=stop.moved, ends=stop.ends), cause
+
+    def _named(self, remedy: str) -> str:
+        return remedy.replace("{test}", for_shell(self.benchmark.nodeid))
 
     def _baseline_only(self, verdict: Verdict, message: str) -> tuple[ItemReport, BaseException | None]:
         """Run the body with no controls, so that the test still tests something."""

@@ -3,7 +3,7 @@
 The lists are append-only, so that a committed artifact's knobs may always be read and rendered. A class says what an
 option may change; a default space holds what changes no value that the language defines, and a test asks for the rest
 by the class's name. Which options a space holds depends on the sources and the baseline too (``flags``), so that an
-edit of these may leave committed knobs outside: ``pytest_compileiq.replay.former_space``.
+edit of these may leave committed knobs outside: ``pytest_compileiq.replay.committed``.
 """
 
 from __future__ import annotations

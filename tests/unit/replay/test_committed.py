@@ -23,7 +23,7 @@ def test_an_artifact_of_which_no_claim_is_a_gain_is_corrupt(tmp_path, tuned):
 
 
 def test_controls_of_which_other_classes_are_said_are_corrupt(tmp_path):
-    store, parsed = Store(tmp_path / "acf"), SimpleNamespace(parse=lambda *_: None)
+    store, parsed = Store(tmp_path / "acf"), SimpleNamespace(parse=lambda *_: CONTROLS)
     store.write("k", make_artifact(classes=("opaque",)), controls=[CONTROLS], samples=())
     integrity = Integrity(SimpleNamespace(name="k", nodeid="t.py::t", builder=parsed), store)
     with pytest.raises(Stop, match="says classes opaque, and its controls have value-safe") as stopped:
@@ -40,6 +40,8 @@ def test_the_remedy_is_the_one_of_the_file_that_is_broken_and_said_once(tmp_path
         store.read("k", TARGET)
     stopped = integrity.corrupt(unreadable.value)
     assert "git checkout" not in str(stopped)
-    assert stopped.remedy == f"restore it with git checkout -- acf/k/{TARGET}.toml, or tune anew: pytest --tune t.py::t"
+    assert (
+        stopped.remedy == f"restore it with git checkout -- acf/k/{TARGET}.toml, or tune anew: pytest --tune {{test}}"
+    )
     stopped = integrity.corrupt("it claims no gain")
-    assert stopped.remedy == "restore it with git checkout -- acf/k, or tune anew: pytest --tune t.py::t"
+    assert stopped.remedy == "restore it with git checkout -- acf/k, or tune anew: pytest --tune {test}"

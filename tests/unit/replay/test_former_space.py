@@ -10,8 +10,7 @@ from pytest_compileiq import choice
 from pytest_compileiq.artifact import Controls
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Candidate, sha256_hex
-from pytest_compileiq.replay.committed import Integrity, Stop
-from pytest_compileiq.replay.former_space import Moved, moved
+from pytest_compileiq.replay.committed import Integrity, Stop, formerly_held
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
 from tests.unit.artifacts import make_artifact
@@ -33,12 +32,12 @@ def tuned(directory, text, flags, space) -> TunedBenchmark:
     [
         (KERNEL, "-O2", None, {"-O": 3}, None),
         (KERNEL, "-O2", None, RELAXED,
-         Moved("-fassociative-math, -fno-signed-zeros (relaxed-maths)", "space=['default', 'relaxed-maths']")),
+         ("-fassociative-math, -fno-signed-zeros (relaxed-maths)", "space=['default', 'relaxed-maths']")),
         (KERNEL, "-O2", "contraction", {"-ffp-contract=": "off", "-fno-signed-zeros": ""},
-         Moved("-fno-signed-zeros (relaxed-maths)", "space=['contraction', 'relaxed-maths']")),
+         ("-fno-signed-zeros (relaxed-maths)", "space=['contraction', 'relaxed-maths']")),
         (f"/* sets no errno */ {KERNEL}", "-O2", None, {"-fno-math-errno": ""},
-         Moved("-fno-math-errno (environment)", "space=['default', 'environment']")),
-        (KERNEL, "-O3", None, {"-O": 2}, Moved("-O2 (value-safe)", "")),
+         ("-fno-math-errno (environment)", "space=['default', 'environment']")),
+        (KERNEL, "-O3", None, {"-O": 2}, ("-O2 (value-safe)", "")),
         (KERNEL, "-O2", OWN_SPACE, {"-funroll-loops": ""}, None),  # the test's own space: it never held it
         (KERNEL, "-O2", None, {"-fno-signed-zeros": "", "-fno-tree-ter": ""}, None),  # in no list: somebody changed it
     ],
@@ -46,7 +45,7 @@ def tuned(directory, text, flags, space) -> TunedBenchmark:
 def test_options_that_the_compilers_own_space_held_once_are_named_with_what_lets_them_in(
     tmp_path, text, flags, space, knobs, expected
 ):
-    assert moved(tuned(tmp_path, text, flags, space), knobs) == expected
+    assert formerly_held(tuned(tmp_path, text, flags, space), knobs) == expected
 
 
 def test_such_an_artifact_is_stale_and_not_corrupt(tmp_path):
