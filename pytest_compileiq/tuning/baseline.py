@@ -20,7 +20,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import decided_by_others, stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.benchmark.values import digests_of
-from pytest_compileiq.errors import BuildError, Signal, StoreError, TuneFailed
+from pytest_compileiq.errors import BuildError, StoreError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, Candidate, ControlsFile, LoadChange
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.rules.fingerprint import is_same_benchmark
@@ -40,13 +40,8 @@ _UPWARDS = re.compile(r"\.\.(?=/|$)")
 _PYTHON_WRITES_THERE = "__pycache__"
 
 
-class _NotMovable(Signal):
-    pass
-
-
 def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[str, ...]:
     """Build the baseline as another checkout would, and compare; returns notes on checks that were not possible."""
-    elsewhere: BuildResult | None = None
     unchecked: tuple[str, ...] = ()
     place = str(benchmark.rootdir)
     # Building a copy with the same marker cannot reveal paths of this checkout in the compiler's command.
@@ -55,46 +50,38 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
         unchecked = (
             f"the compiler's command names this checkout ({named}): another one is stale where it names itself",
         )
-    try:
-        elsewhere = _build_elsewhere(benchmark)
-    except _NotMovable as error:
-        unchecked += (f"whether another checkout gives the same machine code was not checked: {error}",)
-    if elsewhere is not None and elsewhere.digest == built.digest:
+    elsewhere = _build_elsewhere(benchmark)
+    if isinstance(elsewhere, str):
+        unchecked += (f"whether another checkout gives the same machine code was not checked: {elsewhere}",)
+    elif elsewhere.digest == built.digest:
         return unchecked
-    again = benchmark.builder.build(
-        None, benchmark.builds.directory / "baseline-again", timeout_s=benchmark.spec.timeout_s
-    )
+    home = benchmark.builds.directory / "baseline-again"
+    again = benchmark.builder.build(None, home, timeout_s=benchmark.spec.timeout_s)
     if again.digest != built.digest:
         raise TuneFailed(
-            f"{benchmark.nodeid}: building the baseline twice in two directories gives different machine code in "
-            f"{_where(built, again)}, so no artifact of it could be replayed: remove __DATE__, __TIME__ and absolute "
-            "paths from the sources"
+            f"building the baseline twice in two directories gives different machine code in {_where(built, again)}, "
+            "so no artifact of it could be replayed: remove __DATE__, __TIME__ and absolute paths from the sources"
         )
-    if elsewhere is not None:
+    if isinstance(elsewhere, BuildResult):
         raise TuneFailed(
-            f"{benchmark.nodeid}: building the baseline from a copy of the project in another directory gives "
-            f"different machine code in {_where(built, elsewhere)}, so no artifact of it could be replayed in another "
-            f"checkout: remove what puts the place of this one ({benchmark.rootdir}) into the code"
+            "building the baseline from a copy of the project in another directory gives different machine code in "
+            f"{_where(built, elsewhere)}, so no artifact of it could be replayed in another checkout: remove what puts "
+            f"the place of this one ({benchmark.rootdir}) into the code"
         )
     return unchecked
 
 
-def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
+def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult | str:
+    """The baseline as a copy of the project builds it, or why there is none."""
     here, sources = benchmark.place, benchmark.fingerprint.sources
     try:
         there = lay_out(here, sources, benchmark.builder.compiler.command, benchmark.builds.directory / "elsewhere")
-        versions = benchmark.spec.toolchain.resolve(there).versions
-        command = benchmark.builder.compiler.command
-        moved = next((version for version in versions if version.compiler.command == command), versions[0])
+        moved = benchmark.spec.toolchain.resolve(there)
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
-            raise _NotMovable(f"a copy of the project reads {others[0][0]} too: name files relative to the test file")
+            return f"a copy of the project reads {others[0][0]} too: name files relative to the test file"
         return moved.build(None, benchmark.builds.directory / "baseline-elsewhere", timeout_s=benchmark.spec.timeout_s)
-    except _NotMovable:
-        raise
     except Exception as error:  # whatever a third party's toolchain raises
-        raise _NotMovable(
-            f"in a copy of the project: {' '.join(str(error).split()) or type(error).__name__}"
-        ) from error
+        return f"in a copy of the project: {' '.join(str(error).split()) or type(error).__name__}"
 
 
 def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path) -> Place:
@@ -140,7 +127,6 @@ _GIVE = (
     "give numbers, texts, arrays, containers or dataclasses of these, or a function with a name, "
     "and make the object of them in a fixture or in the test"
 )
-_NO_SPEED = "its speed cannot be measured on this machine"
 
 
 @dataclass(frozen=True)
@@ -165,15 +151,15 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
     """Build the baseline twice and run it nested in itself on every workload."""
     _, refused = digests_of(benchmark.given, benchmark.spec.workloads, benchmark.rootdir)
     for name, reason in refused.items():
-        raise TuneFailed(f"{benchmark.nodeid}: {name} {reason}, so that a change of it could not be seen: {_GIVE}")
+        raise TuneFailed(f"{name} {reason}, so that a change of it could not be seen: {_GIVE}")
     if benchmark.needs_device and benchmark.native is not None:
         timed = benchmark.timed_objectives
         recorded = [objective.metric for objective in timed if objective.measured not in TIMED_OBJECTIVES]
-        what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
-        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.native}, so {what}")
+        nothing = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else ""
+        raise TuneFailed(f"{benchmark.native}, so {nothing or 'its speed cannot be measured on this machine'}")
     built, unchecked = _build(benchmark)
     if idle := benchmark.idle_macro():
-        raise TuneFailed(f"{benchmark.nodeid}: {idle}")
+        raise TuneFailed(idle)
     used: frozenset[str] = frozenset()
     drew = False
     for workload in benchmark.spec.workloads:
@@ -186,15 +172,14 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
                 touched = asked_again(partial(pool.block, 0, benchmark, arms, workload, plan)).touched
         except EvaluationFailed as failure:
             raise TuneFailed(
-                f"{benchmark.nodeid}: the baseline is not usable on workload {workload.name!r} "
-                f"({failure.kind}): {failure.reason}"
+                f"the baseline is not usable on workload {workload.name!r} ({failure.kind}): {failure.reason}"
             ) from failure
         used |= touched.used
         drew |= touched.drew
     stands_for = stood_for(benchmark, used)
     if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
         raise TuneFailed(
-            f"{benchmark.nodeid}: neighbours='allow' lets controls change functions beside those of the test, and "
+            "neighbours='allow' lets controls change functions beside those of the test, and "
             "the test names none of its own: name them, as in functions='compress', or take it from load()"
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
@@ -216,21 +201,19 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         built = benchmark.builds.get(None)
         unchecked = check_reproducible(benchmark, built)
     except BuildError as error:
-        raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
+        raise TuneFailed(f"the baseline does not build: {error}") from error
     if unnamed := why_unnamed(benchmark):
-        raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
+        raise TuneFailed(unnamed)
     if not benchmark.objectives:
-        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
+        raise TuneFailed(f"{benchmark.absent}, and the test has no other objective")
     of_build = next((each.metric for each in benchmark.objectives if not each.needs_device), None)
     if of_build and not benchmark.builder.compiler.compiles:
-        raise TuneFailed(
-            f"{benchmark.nodeid}: nothing is compiled, so there is no {of_build}: measure, or record a score"
-        )
+        raise TuneFailed(f"nothing is compiled, so there is no {of_build}: measure, or record a score")
     try:
         for metric in (*(objective.metric for objective in benchmark.exact_objectives), *benchmark.spec.limits):
             benchmark.value_of(metric, built)
     except BuildError as error:
-        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+        raise TuneFailed(str(error)) from error
     return built, (*benchmark.remarks(built), *unchecked)
 
 
@@ -248,8 +231,7 @@ def _expect_sources_inside(benchmark: TunedBenchmark) -> None:
                 else "headers of a library are named by -isystem; else "
             )
             raise TuneFailed(
-                f"{benchmark.nodeid}: {name} {why}, whose rootdir is {benchmark.rootdir}: {rooted}"
-                "move the file into the project"
+                f"{name} {why}, whose rootdir is {benchmark.rootdir}: {rooted}move the file into the project"
             ) from why
 
 

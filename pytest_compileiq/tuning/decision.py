@@ -12,7 +12,6 @@ from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, 
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.report.artifact import MOST_OPTIONS, class_facts
 from pytest_compileiq.rules.stopping import NEIGHBOUR
@@ -55,40 +54,33 @@ def prove_committed(tuning: Tuning) -> ItemReport:
     benchmark = tuning.benchmark
     if incumbent is None or incumbent.controls is None:
         raise TuneFailed(
-            f"{benchmark.nodeid}: --tune-budget=0 proves committed controls, and "
+            f"--tune-budget=0 proves committed controls, and "
             f"{tuning.store.metadata_path(benchmark.name, benchmark.builder.target)} holds none: run pytest --tune"
         )
     if incumbent.artifact.outcome == "retired":
-        raise TuneFailed(
-            f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
-        )
+        raise TuneFailed(f"the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune")
     stands_for = tuning.baseline.stands_for
     if unfit := why_unfit(benchmark, benchmark.builds.get(incumbent.controls), stands_for):
         kind, reason = unfit
         said = f"{reason}: {remedy(benchmark, stands_for)}" if kind == NEIGHBOUR else f"cannot be compared: {reason}"
-        raise TuneFailed(f"{benchmark.nodeid}: the committed controls {said}")
+        raise TuneFailed(f"the committed controls {said}")
     for workload in benchmark.spec.workloads:
         try:  # alone: nested, a kernel that writes nothing passes by the other arm's output
             asked_again(partial(tuning.pool.check, 0, benchmark, incumbent.controls, workload))
         except EvaluationFailed as failure:
             raise TuneFailed(
-                f"{benchmark.nodeid}: the committed controls fail on workload {workload.name!r} "
-                f"({failure.kind}): {failure.reason}"
+                f"the committed controls fail on workload {workload.name!r} ({failure.kind}): {failure.reason}"
             ) from failure
     stressed = Stressing(tuning).hold(incumbent.controls)
     if isinstance(stressed, Wrong):
         raise TuneFailed(
-            f"{benchmark.nodeid}: the committed controls are refused, {stressed}"
+            f"the committed controls are refused, {stressed}"
             f"{repeat_advice(benchmark.nodeid, stressed.seed)}; nothing was written; run pytest --tune"
         )
-    try:
-        proof = tuning.comparison().prove_and_confirm([incumbent.controls])
-    except Unprovable as error:
-        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+    proof = tuning.comparison().prove_and_confirm([incumbent.controls])
     if isinstance(proof, NoWinner):
         raise TuneFailed(
-            f"{benchmark.nodeid}: the committed controls are not proven here: {proof.told}; "
-            "nothing was written; run pytest --tune"
+            f"the committed controls are not proven here: {proof.told}; nothing was written; run pytest --tune"
         )
     report = _store_claims(tuning, incumbent.artifact, proof.with_stress(stressed))
     return replace(report, notes=(*report.notes, *tuning.advice(proof.winner)))

@@ -16,11 +16,10 @@ from pytest_compileiq.model import BuildResult, Candidate, Lesson
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.proof.advice import of_short_calls
-from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.rules.stopping import unread_text
-from pytest_compileiq.search.journal import Earlier, open_journal
+from pytest_compileiq.search.journal import Earlier, Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
@@ -76,7 +75,7 @@ class TuningRun:
 
     def advance(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         """Search while ``goes_on``, and the budget lasts."""
-        with self._failures_named():
+        with _failures_named(self.tuning.benchmark, self.brief.journal):
             try:
                 self.search.advance(goes_on)
             except CannotResume:
@@ -90,7 +89,7 @@ class TuningRun:
         """Prove the best of the search, reduced if told; store it, and forget the search unless it was interrupted."""
         tuning, search = self.tuning, self.search
         found = Found(search, self.engine, self.given, reduces and not search.interrupted)
-        with self._failures_named():
+        with _failures_named(self.tuning.benchmark, self.brief.journal):
             winner = prove_winner(tuning, found)
         refused = [refusal_of(tuning, wrong, found) for wrong in winner.sound.wrong]
         report = settle(tuning, winner, found)
@@ -138,17 +137,18 @@ class TuningRun:
         self.search, self.given = Search(self.brief, make(self.engine, given)), given
         return earlier
 
-    @contextmanager
-    def _failures_named(self) -> Iterator[None]:
-        """Turn the end of a search or its proof into a failure that names the benchmark."""
-        nodeid = self.tuning.benchmark.nodeid
-        try:
-            yield
-        except (NotInjected, NothingJudged) as error:
-            self.brief.journal.clear()
-            raise TuneFailed(f"{nodeid}: {error}; nothing was written") from error
-        except (Unprovable, EvaluationFailed) as error:
-            raise TuneFailed(f"{nodeid}: {error}") from error
+
+@contextmanager
+def _failures_named(benchmark: TunedBenchmark, journal: Journal | None = None) -> Iterator[None]:
+    """Name the benchmark in a failure; what shows that nothing can be judged ends its search, too."""
+    try:
+        yield
+    except (TuneFailed, EvaluationFailed) as error:
+        said = str(error) if str(error).startswith(benchmark.nodeid) else f"{benchmark.nodeid}: {error}"
+        if isinstance(error, NotInjected | NothingJudged) and journal is not None:
+            journal.clear()
+            said += "; nothing was written"
+        raise TuneFailed(said) from error
 
 
 @contextmanager
@@ -159,7 +159,8 @@ def open_run(
     benchmark.try_options()
     tell_noise(benchmark, progress)
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
-    tuning = Tuning.begin(benchmark, settings, store, pool, progress)
+    with _failures_named(benchmark):
+        tuning = Tuning.begin(benchmark, settings, store, pool, progress)
     for said in of_short_calls(pool, benchmark):
         progress.say(said)
     seeds, unused = starting_points(benchmark, settings.start_from, tuning.incumbent)
@@ -187,8 +188,9 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     budget = chosen(settings.budget, benchmark.spec.budget, settings.ini_budget)
     if budget.proof_only:
         tell_noise(benchmark, progress)
-        tuning = Tuning.begin(benchmark, settings, store, pool, progress)
-        report = prove_committed(tuning)
+        with _failures_named(benchmark):
+            tuning = Tuning.begin(benchmark, settings, store, pool, progress)
+            report = prove_committed(tuning)
         return replace(report, notes=(*report.notes, *tuning.baseline.unchecked, *pool.remarks(benchmark)))
     with open_run(benchmark, settings=settings, store=store, pool=pool, progress=progress, budget=budget) as run:
         run.advance()

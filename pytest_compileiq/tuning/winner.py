@@ -70,7 +70,7 @@ def prove_winner(tuning: Tuning, found: Found) -> Winner:
         raise NothingJudged(reason)
     if proof.lost:
         raise TuneFailed(
-            f"{benchmark.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
+            f"the best candidates could not be judged, so nothing was written: {proof.reason}; "
             "the search is kept: run the same command when the device is at rest"
         )
     return winner
