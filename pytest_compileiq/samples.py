@@ -26,11 +26,10 @@ class SlotStart(Struct, frozen=True):
         kind: ``dirty``: every byte that calls write was overwritten with another one, and the call was looked at;
             ``sham``: with the same one; ``pause``: nothing was called for about as long; ``bare``: a pause, where
             neither outputs, nor a check, nor a reset tell whether calls do their work.
-        seconds: that the call took.
     """
 
     kind: StartKind
-    seconds: float
+    seconds: float  # that the call took
 
 
 @dataclass(frozen=True)
@@ -44,29 +43,17 @@ class ClockReading:
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a GPU's clock took its samples.
+    """How a GPU's clock took its samples."""
 
-    Attributes:
-        device: the model of the GPU that the call launched on.
-        launch: how the calls were launched.
-        l2: ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left.
-        all_streams: whether the events stood for non-blocking streams too.
-        empty_s: seconds that an empty kernel takes in the place of the call. They are in every sample.
-        eager_ratio: how many times as long the calls take when they are launched one by one; None where they are.
-        locked_mhz: where the GPU's clocks were locked; None where they were free.
-        warm_up_s: seconds of load before the first sample.
-        settled: whether the clocks were steady then; None where nothing tells them.
-    """
-
-    device: str
-    launch: Launch
-    l2: L2
-    all_streams: bool
-    empty_s: float
-    eager_ratio: float | None = None
-    locked_mhz: int | None = None
-    warm_up_s: float = 0.0
-    settled: bool | None = None
+    device: str  # the model of the GPU that the call launched on
+    launch: Launch  # how the calls were launched
+    l2: L2  # ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left
+    all_streams: bool  # whether the events stood for non-blocking streams too
+    empty_s: float  # seconds that an empty kernel takes in the place of the call. They are in every sample.
+    eager_ratio: float | None = None  # how many times as long calls take that are launched one by one, where none is
+    locked_mhz: int | None = None  # where the GPU's clocks were locked; None where they were free
+    warm_up_s: float = 0.0  # seconds of load before the first sample
+    settled: bool | None = None  # whether the clocks were steady then; None where nothing tells them
 
 
 @dataclass(frozen=True)

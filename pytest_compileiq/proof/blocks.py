@@ -22,17 +22,12 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 @dataclass(frozen=True)
 class Deal:
-    """One process of a proof, for one block: permuted blocks (Matts and Lachin, Controlled Clinical Trials 9, 1988).
-
-    Attributes:
-        devices: how many the processes are spread over: each has a design of its own.
-        of: the block, so that the blocks of one process are dealt apart.
-    """
+    """One process of a proof, for one block: permuted blocks (Matts and Lachin, Controlled Clinical Trials 9, 1988)."""
 
     seed: int
     number: int
-    devices: int = 1
-    of: str = ""
+    devices: int = 1  # how many the processes are spread over: each has a design of its own
+    of: str = ""  # the block, so that the blocks of one process are dealt apart
 
     def half(self, what: str) -> bool:
         """Whether the process is among the half of its eight that are dealt ``what``."""

@@ -26,17 +26,11 @@ SteadyScore = tuple[Objective, Workload, float, float]  # one number in every sa
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact metrics of a finalist: two numbers are a claim, and need no samples.
+    """The exact metrics of a finalist: two numbers are a claim, and need no samples."""
 
-    Attributes:
-        claims: against the baseline.
-        losses: how much worse than its rival, as a share, for each metric; negative is better.
-        changes: the values of the rival and its own, in words.
-    """
-
-    claims: tuple[Claim, ...]
-    losses: Mapping[str, float]
-    changes: tuple[str, ...]
+    claims: tuple[Claim, ...]  # against the baseline
+    losses: Mapping[str, float]  # how much worse than its rival, as a share, for each metric; negative is better
+    changes: tuple[str, ...]  # the values of the rival and its own, in words
 
     @property
     def worst(self) -> float:
@@ -168,26 +162,17 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Proof:
-    """Controls that the gate has proven.
+    """Controls that the gate has proven."""
 
-    Attributes:
-        controls: None where a calibration let the baseline stand against itself.
-        claims: with ``samples`` still to be named by the store.
-        reason: in words that are as true on another day: it is stored.
-        advice, passed_over: disturbances, and why a better finalist was not proven; never stored.
-        finalist: None where all was compared exactly.
-        ended: when the sample ended, by the pool's timer.
-    """
-
-    controls: ControlsFile | None
-    claims: tuple[Claim, ...]
+    controls: ControlsFile | None  # None where a calibration let the baseline stand against itself
+    claims: tuple[Claim, ...]  # with ``samples`` still to be named by the store
     rows: tuple[SampleRow, ...]
-    reason: str
-    advice: tuple[str, ...] = ()
-    passed_over: str = ""
-    finalist: Finalist | None = None
+    reason: str  # in words that are as true on another day: it is stored
+    advice: tuple[str, ...] = ()  # disturbances; never stored, as the next
+    passed_over: str = ""  # why a better finalist was not proven
+    finalist: Finalist | None = None  # None where all was compared exactly
     look: int = 0
-    ended: float = 0.0
+    ended: float = 0.0  # when the sample ended, by the pool's timer
 
     @property
     def winner(self) -> ControlsFile:
@@ -202,17 +187,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class NoWinner:
-    """Nothing was proven.
+    """Nothing was proven."""
 
-    Attributes:
-        reason: in words that are as true on another day: it is stored.
-        advice: what the best finalist lacked and what disturbed the samples; never stored.
-        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
-    """
-
-    reason: str
-    advice: tuple[str, ...] = ()
-    lost: bool = False
+    reason: str  # in words that are as true on another day: it is stored
+    advice: tuple[str, ...] = ()  # what the best finalist lacked and what disturbed the samples; never stored
+    lost: bool = False  # too much evidence was dropped to judge a finalist, so that nothing may be written
 
     @property
     def told(self) -> str:

@@ -19,14 +19,7 @@ from pytest_compileiq.reduction import Loss
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.comparison import Analysis
 from pytest_compileiq.rules.evidence import all_positive, gather
-from pytest_compileiq.rules.gate import (
-    CONFIRM_LEVEL,
-    LOOKS,
-    Decision,
-    confirm_gain,
-    judge_non_inferior,
-    why_lost,
-)
+from pytest_compileiq.rules.gate import CONFIRM_LEVEL, LOOKS, Decision, confirm_gain, judge_non_inferior, why_lost
 from pytest_compileiq.rules.reduction import LEVEL, is_within, losses_beside
 from pytest_compileiq.rules.stats import paired_interval
 from pytest_compileiq.rules.words import gain_text, limits_text
@@ -34,17 +27,12 @@ from pytest_compileiq.rules.words import gain_text, limits_text
 
 @dataclass
 class PreferSmaller:
-    """Chooses the smaller of two where it is proven, and surely loses no more than the budget against the other.
-
-    Attributes:
-        budgets: timed metric → the largest loss.
-        losses, why_not: of the smaller one, once it was sampled.
-    """
+    """Chooses the smaller of two where it is proven, and surely loses no more than the budget against the other."""
 
     benchmark: TunedBenchmark
     smaller: ControlsFile
-    budgets: Mapping[str, float]
-    losses: tuple[Loss, ...] = ()
+    budgets: Mapping[str, float]  # timed metric → the largest loss
+    losses: tuple[Loss, ...] = ()  # of the smaller one, once it was sampled
     why_not: str = "were not proven themselves"
 
     def is_chosen(self, full: Finalist, smaller: Finalist, *, is_proven: bool) -> bool:

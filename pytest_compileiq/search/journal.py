@@ -31,26 +31,16 @@ _CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One finished evaluation.
+    """One finished evaluation."""
 
-    Attributes:
-        scores: a log-ratio for each objective; empty when it failed.
-        reason: why it failed, in words.
-        digest: of the machine code, or "" where nothing was built.
-        samples: the raw samples behind the scores, as JSON-able rows.
-        seconds: since the search began, earlier runs included.
-        errors: of the scores, as in ``Told``. They follow from the samples of this and of earlier evaluations, so that
-            they are not written.
-    """
-
-    scores: tuple[float, ...]
+    scores: tuple[float, ...]  # a log-ratio for each objective; empty when it failed
     failure: FailureKind | None
-    reason: str
+    reason: str  # why it failed, in words
     duplicate: bool
-    digest: str
-    samples: Sequence[Any]
-    seconds: float
-    errors: tuple[float, ...] = ()
+    digest: str  # of the machine code, or "" where nothing was built
+    samples: Sequence[Any]  # the raw samples behind the scores, as JSON-able rows
+    seconds: float  # since the search began, earlier runs included
+    errors: tuple[float, ...] = ()  # as in ``Told``; not written, since they follow from all samples
 
     @property
     def rows(self) -> tuple[SampleRow, ...]:
@@ -59,35 +49,22 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one ask gave and what became of it.
+    """What one ask gave and what became of it."""
 
-    Attributes:
-        wanted: how many were asked for.
-        done: place among ``candidates`` → its evaluation, in the order of finishing; some lack when it was killed.
-        state: the engine's checkpoint from before the ask, or None where the engine is replayed.
-    """
-
-    wanted: int
+    wanted: int  # how many were asked for
     candidates: tuple[Candidate, ...]
-    done: Mapping[int, Evaluated]
-    state: bytes | None
+    done: Mapping[int, Evaluated]  # by place among ``candidates``, as they finished; some lack when it was killed
+    state: bytes | None  # the engine's checkpoint from before the ask, or None where the engine is replayed
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a search begins with.
+    """What a search begins with."""
 
-    Attributes:
-        seeds: the candidates to try first: those of the run that began the search.
-        lessons: what had been taught when it began, whatever has become of those artifacts.
-        batches: what that run and those after it left; empty for a search that begins now.
-        changed: what has changed of all that an earlier search depended on, so that it cannot go on; None otherwise.
-    """
-
-    seeds: tuple[Candidate, ...]
-    batches: tuple[Batch, ...] = ()
-    changed: str | None = None
-    lessons: tuple[Lesson, ...] = ()
+    seeds: tuple[Candidate, ...]  # the candidates to try first: those of the run that began the search
+    batches: tuple[Batch, ...] = ()  # what that run and those after it left; empty for a search that begins now
+    changed: str | None = None  # of all that an earlier search depended on, so that it cannot go on
+    lessons: tuple[Lesson, ...] = ()  # what had been taught when it began, whatever has become of those artifacts
 
 
 # The columns, as they are read: SQLite holds whatever type was written.

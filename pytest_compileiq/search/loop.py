@@ -52,27 +52,17 @@ class CannotResume(Signal):
 
 @dataclass(frozen=True)
 class _PendingBatch:
-    """A batch with its builds begun.
-
-    Attributes:
-        done: place → an earlier run's evaluation.
-        left: place → candidate that is still to be evaluated, with its controls and its build.
-    """
+    """A batch with its builds begun; ``left``: place → what is still to be evaluated."""
 
     number: int
     candidates: Sequence[Candidate]
-    done: Mapping[int, Evaluated]
+    done: Mapping[int, Evaluated]  # place → an earlier run's evaluation
     left: Mapping[int, tuple[Candidate, ControlsFile, Future[BuildResult | BuildError]]]
 
 
 @dataclass(frozen=True)
 class SearchBrief:
-    """The subject of one search, and its collaborators.
-
-    Attributes:
-        stands_for: entry functions that the test stands for: a candidate changes no others, unless the test allows it.
-        withdrawn: machine code that was retired and is never proposed again.
-    """
+    """The subject of one search, and its collaborators."""
 
     benchmark: TunedBenchmark
     scorer: Scorer
@@ -81,30 +71,23 @@ class SearchBrief:
     jobs: int
     progress: Progress
     trackers: Trackers
-    stands_for: frozenset[str]
-    withdrawn: Sequence[Withdrawn] = ()
+    stands_for: frozenset[str]  # entry functions: a candidate changes no others, unless the test allows it
+    withdrawn: Sequence[Withdrawn] = ()  # machine code that was retired and is never proposed again
 
 
 @dataclass
 class Search:
-    """One search of one benchmark: spends the budget, and keeps what was scored.
-
-    Attributes:
-        scored: the valid candidates, one for each machine code and set of parameters.
-        aliases: machine-code key → knobs of every candidate that compiles to it.
-        offered, read: knobs of the candidates whose bodies have run, and parameters that these asked for.
-        is_over: the budget is spent, or the engine has nothing left to ask.
-    """
+    """One search of one benchmark: spends the budget, and keeps what was scored."""
 
     brief: SearchBrief
     engine: Engine
     tally: SearchCounts = field(default_factory=SearchCounts)
-    scored: dict[Key, Scored] = field(default_factory=dict)
-    aliases: dict[Key, list[Knobs]] = field(default_factory=dict)
-    offered: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)
+    scored: dict[Key, Scored] = field(default_factory=dict)  # valid: one for each machine code and set of parameters
+    aliases: dict[Key, list[Knobs]] = field(default_factory=dict)  # knobs of every candidate that compiles to it
+    offered: set[str] = field(default_factory=set)  # knobs of the candidates whose bodies have run
+    read: set[str] = field(default_factory=set)  # parameters that these asked for
     interrupted: bool = False
-    is_over: bool = False
+    is_over: bool = False  # the budget is spent, or the engine has nothing left to ask
     _again: deque[Batch] = field(default_factory=deque)
     _waiting: deque[_PendingBatch] = field(default_factory=deque)
     _seen: dict[Key, Told] = field(default_factory=dict)

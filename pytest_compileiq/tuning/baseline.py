@@ -131,20 +131,13 @@ _GIVE = (
 
 @dataclass(frozen=True)
 class CheckedBaseline:
-    """A baseline that builds, reproducibly, and is correct on every workload.
-
-    Attributes:
-        stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
-        drew: whether its body reads ``acf.rng``.
-        unchecked: notes on the build and on what could not be checked.
-        change: of production's command, so that its objects can be loaded.
-    """
+    """A baseline that builds, reproducibly, and is correct on every workload."""
 
     built: BuildResult
-    stands_for: frozenset[str]
-    drew: bool
-    unchecked: tuple[str, ...]
-    change: LoadChange | None = None
+    stands_for: frozenset[str]  # the entry functions that its toolchain names, and that its body takes from load()
+    drew: bool  # whether its body reads ``acf.rng``
+    unchecked: tuple[str, ...]  # notes on the build and on what could not be checked
+    change: LoadChange | None = None  # of production's command, so that its objects can be loaded
 
 
 def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:

@@ -31,12 +31,7 @@ MOST_FRONT_POINTS = 16
 
 @dataclass(frozen=True)
 class Tuning:
-    """One benchmark, its checked baseline, what is committed, and the run's settings, store and workers.
-
-    Attributes:
-        unread: notes on a stored artifact that could not be used.
-        coins: the seed of the proofs.
-    """
+    """One benchmark, its checked baseline, what is committed, and the run's settings, store and workers."""
 
     benchmark: TunedBenchmark
     settings: Settings
@@ -45,9 +40,9 @@ class Tuning:
     progress: Progress
     baseline: CheckedBaseline
     incumbent: Incumbent | None
-    unread: Sequence[str]
+    unread: Sequence[str]  # notes on a stored artifact that could not be used
     seed: int
-    coins: int
+    coins: int  # the seed of the proofs
 
     @classmethod
     def begin(

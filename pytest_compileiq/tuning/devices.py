@@ -22,10 +22,7 @@ Work = TypeVar("Work")
 
 
 def on_devices(
-    devices: int,
-    take: Callable[[], Work | None],
-    do: Callable[[Work, int], None],
-    interrupt: Callable[[], None],
+    devices: int, take: Callable[[], Work | None], do: Callable[[Work, int], None], interrupt: Callable[[], None]
 ) -> None:
     """Have each device ``do`` what it ``take``s, until that is None; raises what doing it raised.
 

@@ -107,19 +107,14 @@ class ControlParts:
 
 
 class LeaveOuts:
-    """Builds, checks and measures a winner of ``search`` without some of its controls, beside all of them, in a time.
-
-    Attributes:
-        until: when the time is over, by ``time.monotonic``.
-        varies: whether samples are not one number in each arm.
-        search_s: seconds that the search took, by which everything here is bounded.
-    """
+    """Builds, checks and measures a winner of ``search`` without some of its controls, beside all of them, in a time."""
 
     def __init__(self, tuning: Tuning, search: Search, controls: ControlsFile) -> None:
         self.tuning, self.search, self.controls = tuning, search, controls
         self.benchmark = tuning.benchmark
         self.parts = ControlParts(tuning.benchmark, controls)
-        self.varies, self.search_s = search.brief.scorer.varies, search.tally.seconds
+        self.varies = search.brief.scorer.varies  # else samples are one number in each arm
+        self.search_s = search.tally.seconds  # which bound everything here
         self.random = Random(tuning.seed)
 
     def start(self, bound_s: float) -> None:

@@ -33,23 +33,16 @@ SWITCHES = 20  # a turn is at least so many times as long as it takes a worker t
 
 @dataclass
 class Night:
-    """One night.
-
-    Attributes:
-        pools: one for each device.
-        total: its budget, proofs included where it is a time.
-        most_failures: failures after which it stops (pytest's ``--maxfail``); 0 for never.
-        endings: node id → the report, or why there is none.
-    """
+    """One night."""
 
     settings: Settings
     store: Store
-    pools: Sequence[Pool]
+    pools: Sequence[Pool]  # one for each device
     watch: NightTable
-    total: Budget
+    total: Budget  # its budget, proofs included where it is a time
     entries: Sequence[NightEntry]
-    most_failures: int = 0
-    endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
+    most_failures: int = 0  # failures after which it stops (pytest's ``--maxfail``); 0 for never
+    endings: dict[str, ItemReport | Exception] = field(default_factory=dict)  # by node id: a report, or why none
     _tasks: list[NightTask] = field(default_factory=list)
     _turns: threading.Condition = field(default_factory=threading.Condition)
     _doing: dict[int, str] = field(default_factory=dict)

@@ -34,22 +34,14 @@ class NightEntry:
 
 @dataclass
 class NightTask:
-    """One benchmark of the night: Ansor's word.
-
-    Attributes:
-        by_time: its spending is counted in seconds, else in evaluations.
-        held: its journal's lock, while it is open.
-        since: when ``seconds`` were counted last: wall time in all runs of the night.
-        curve, shift: as ``Course`` and ``NightRow`` have them.
-        foreseen: the falls that its engine foresaw so far, and that came.
-    """
+    """One benchmark of the night: Ansor's word."""
 
     entry: NightEntry
-    by_time: bool
-    held: ExitStack
+    by_time: bool  # its spending is counted in seconds, else in evaluations
+    held: ExitStack  # its journal's lock, while it is open
     standing: NightStanding = "waiting"
     is_served: bool = False
-    since: float = 0.0
+    since: float = 0.0  # when ``seconds`` were counted last: wall time in all runs of the night
     weight: float = 1.0
     run: TuningRun | None = None
     seconds: float = 0.0
@@ -57,8 +49,8 @@ class NightTask:
     evaluations: int = 0
     best: float = 0.0
     why: str = ""
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    foreseen: tuple[float, float] = (0.0, 0.0)
+    curve: list[tuple[float, float]] = field(default_factory=list)  # as ``Course`` has it
+    foreseen: tuple[float, float] = (0.0, 0.0)  # the falls that its engine foresaw so far, and that came
     outlook: Outlook | None = None
     shift: float | None = None
     _pool: Pool | None = None
@@ -154,22 +146,16 @@ MOST_RESERVED = 0.5  # of the whole: a night that is too short for its benchmark
 
 @dataclass
 class NightBudget:
-    """The budget of one night: a time, proofs included, or evaluations of its searches.
-
-    Attributes:
-        earlier_s, earlier_evaluations: spent by earlier runs of the night.
-        start_s: that a worker takes to start.
-        is_proving: nothing more is searched: the rest of the budget was kept for proofs.
-    """
+    """The budget of one night: a time, proofs included, or evaluations of its searches."""
 
     total: Budget
     reduces: bool
     devices: int
     tasks: Sequence[NightTask] = ()
-    earlier_s: float = 0.0
+    earlier_s: float = 0.0  # spent by earlier runs of the night
     earlier_evaluations: int = 0
-    start_s: float = 0.0
-    is_proving: bool = False
+    start_s: float = 0.0  # that a worker takes to start
+    is_proving: bool = False  # nothing more is searched: the rest of the budget was kept for proofs
     _started: float = field(default_factory=time.monotonic)
 
     @property

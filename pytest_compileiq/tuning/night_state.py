@@ -33,19 +33,13 @@ _REMEDY = "remove it, and the night starts anew"
 
 
 class Closed(Struct, forbid_unknown_fields=True):
-    """A benchmark that is proven and stored.
+    """A benchmark that is proven and stored."""
 
-    Attributes:
-        identity: of all that its tuning depended on.
-        stored: the digest of its artifact's metadata.
-        best: the search's best score, a log-ratio.
-    """
-
-    identity: str
-    stored: str
+    identity: str  # of all that its tuning depended on
+    stored: str  # the digest of its artifact's metadata
     report: ItemReport
     evaluations: int
-    best: float
+    best: float  # the search's best score, a log-ratio
 
 
 class Closing(Struct, forbid_unknown_fields=True):
@@ -56,19 +50,13 @@ class Closing(Struct, forbid_unknown_fields=True):
 
 
 class NightState(Struct, forbid_unknown_fields=True):
-    """A night under way; ``spent_s`` and ``evaluations`` stay spent where it goes on.
-
-    Attributes:
-        opened: node ids of the benchmarks that it has searched.
-        seconds: node id → its share of ``spent_s``.
-        is_proving: nothing more is searched: the rest of the time was kept for proofs.
-    """
+    """A night under way; ``spent_s`` and ``evaluations`` stay spent where it goes on."""
 
     spent_s: Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)] = 0.0
     evaluations: Annotated[int, Meta(ge=0, le=10 * MOST_EVALUATIONS)] = 0
-    opened: list[str] = []
-    seconds: dict[str, Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)]] = {}
-    is_proving: bool = False
+    opened: list[str] = []  # node ids of the benchmarks that it has searched
+    seconds: dict[str, Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)]] = {}  # node id → its share of ``spent_s``
+    is_proving: bool = False  # nothing more is searched: the rest of the time was kept for proofs
     closed: dict[str, Closed] = {}
     closing: dict[str, Closing] = {}
 

@@ -48,25 +48,16 @@ Kept = frozenset[ControlPart]
 
 @dataclass(frozen=True)
 class Reduced:
-    """One winner in three sizes, and how it became smaller.
-
-    Attributes:
-        lean: without the controls that are known to change no machine code.
-        smallest: without those that bring nothing, as far as that was decided; equal to ``lean`` if nothing was.
-        counts: how many controls each of the three has.
-        undecided: those of the smallest's whose effect is open, by names as ``Attribution.open_knobs`` has them.
-        budgets: each timed metric → the largest loss, a log-ratio or a share of its magnitude.
-        search_s: seconds of the search, whose quarter bounds the reduction.
-    """
+    """One winner in three sizes, and how it became smaller."""
 
     full: ControlsFile
-    lean: ControlsFile
-    smallest: ControlsFile
-    counts: tuple[int, int, int]
-    undecided: frozenset[str]
-    budgets: Mapping[str, float]
+    lean: ControlsFile  # without the controls that are known to change no machine code
+    smallest: ControlsFile  # without those that bring nothing, as far as that was decided
+    counts: tuple[int, int, int]  # how many controls each of the three has
+    undecided: frozenset[str]  # of the smallest's, by names as ``Attribution.open_knobs`` has them
+    budgets: Mapping[str, float]  # each timed metric → the largest loss, a log-ratio or a share of its magnitude
     seconds: float
-    search_s: float
+    search_s: float  # seconds of the search, whose quarter bounds the reduction
 
     def record(self, losses: Sequence[Loss], kept_larger: str | None) -> Reduction:
         before, lean, after = self.counts
@@ -85,18 +76,13 @@ class Reduced:
 
 
 class ReductionTrial(LeaveOuts):
-    """Compares subsets of the winner's controls with all of them.
-
-    Attributes:
-        budgets: timed metric → the largest loss, by the gain that the winner was seen to have.
-        is_stopped: nothing can be measured any more: the winner itself failed, or others compute on the device.
-    """
+    """Compares subsets of the winner's controls with all of them."""
 
     def __init__(self, tuning: Tuning, search: Search, winner: Scored) -> None:
         super().__init__(tuning, search, winner.controls)
-        gains = zip(self.benchmark.objectives, winner.scores, strict=True)
+        gains = zip(self.benchmark.objectives, winner.scores, strict=True)  # as the winner was seen to have
         self.budgets = {objective.metric: loss_budget(-score) for objective, score in gains if not objective.exact}
-        self.is_stopped = False
+        self.is_stopped = False  # once the winner itself failed, or others compute on the device
         self._verdicts: dict[Kept, bool | None] = {}
         self._sound = {self.key_of(winner.controls)}
 

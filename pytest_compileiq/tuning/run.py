@@ -38,24 +38,18 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 @dataclass
 class TuningRun:
-    """One benchmark, searched in one turn or many and closed by its only proof; made by ``open_run``.
-
-    Attributes:
-        lessons: from other artifacts when the search began; at first, from those that are stored now.
-        unused, unread: notes on starting points and stored artifacts that could not be used.
-        given: the engine's brief at the start.
-    """
+    """One benchmark, searched in one turn or many and closed by its only proof; made by ``open_run``."""
 
     tuning: Tuning
     brief: SearchBrief
     engine: str
     identity: Mapping[str, str]
     seeds: Sequence[Candidate]
-    lessons: Sequence[Lesson]
-    unused: Sequence[str]
+    lessons: Sequence[Lesson]  # from other artifacts when the search began; at first, from those that are stored now
+    unused: Sequence[str]  # both: notes on starting points and stored artifacts that could not be used
     unread: Sequence[str]
     search: Search = field(init=False)
-    given: Brief = field(init=False)
+    given: Brief = field(init=False)  # the engine's brief at the start
 
     def __post_init__(self) -> None:
         """Resume an earlier run's search, unless something that it depends on has changed."""

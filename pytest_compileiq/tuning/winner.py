@@ -26,19 +26,13 @@ FINALISTS = 3
 
 @dataclass(frozen=True)
 class Winner:
-    """A proof, and the reduction of its winner.
-
-    Attributes:
-        sound: the finalists that were proven, and those that dropped out before.
-        made_of: the key of the finalist that a reduced winner was made of.
-        undecided: names as ``Reduced`` has them.
-    """
+    """A proof, and the reduction of its winner."""
 
     proof: Proof | NoWinner
-    sound: Sound
+    sound: Sound  # the finalists that were proven, and those that dropped out before
     reduction: Reduction | None = None
-    made_of: str = ""
-    undecided: frozenset[str] = frozenset()
+    made_of: str = ""  # the key of the finalist that a reduced winner was made of
+    undecided: frozenset[str] = frozenset()  # names as ``Reduced`` has them
 
     def reduced(self, attribution: Attribution | None) -> Reduction | None:
         """The reduction, where what ``attribution`` resolves is no longer undecided."""

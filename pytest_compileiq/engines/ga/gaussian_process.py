@@ -22,15 +22,10 @@ _NOISE_PRIOR = (np.log(0.05), 1.0)
 
 @dataclass(frozen=True)
 class Hyper:
-    """What a process believes before it is told anything.
+    """What a process believes before it is told anything."""
 
-    Attributes:
-        log_weights: of the genes in the kernel, shape (genes,).
-        log_noise: the log of the noise's share of the variance.
-    """
-
-    log_weights: Floats
-    log_noise: float
+    log_weights: Floats  # of the genes in the kernel, shape (genes,)
+    log_noise: float  # the log of the noise's share of the variance
 
     @classmethod
     def prior(cls, genes: int) -> Hyper:
@@ -40,19 +35,12 @@ class Hyper:
 
 @dataclass(frozen=True)
 class Located:
-    """Points with all parts of a prediction that do not depend on scores.
+    """Points with all parts of a prediction that do not depend on scores."""
 
-    Attributes:
-        features: shape (m, F).
-        cross: their covariance with the points of the process, shape (m, n).
-        solved: ``cross`` times the inverse covariance of those points, shape (m, n).
-        variance: of their noise-free scores, as a share of the variance of the process, shape (m,).
-    """
-
-    features: Floats
-    cross: Floats
-    solved: Floats
-    variance: Floats
+    features: Floats  # shape (m, F)
+    cross: Floats  # their covariance with the points of the process, shape (m, n)
+    solved: Floats  # ``cross`` times the inverse covariance of those points, shape (m, n)
+    variance: Floats  # of their noise-free scores, as a share of the variance of the process, shape (m,)
 
 
 class GaussianProcess:

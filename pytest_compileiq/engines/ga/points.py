@@ -22,16 +22,11 @@ _MAX_THRESHOLDS = 16
 
 @dataclass(frozen=True)
 class Encoding:
-    """The features of a space.
-
-    Attributes:
-        gene_of: which gene each feature belongs to, shape (F,).
-        share: the feature's share of its gene's weight, shape (F,).
-    """
+    """The features of a space."""
 
     space: Space
-    gene_of: NDArray[np.int64]
-    share: Floats
+    gene_of: NDArray[np.int64]  # which gene each feature belongs to, shape (F,)
+    share: Floats  # the feature's share of its gene's weight, shape (F,)
     _exact: NDArray[np.bool_]
     _value: NDArray[np.int64]
 

@@ -25,15 +25,10 @@ _SUREST = 0.5  # else a gene that is found to change the code would lose its own
 
 @dataclass(frozen=True)
 class Known:
-    """Points whose code is known, as novelty is judged by them; in single precision, which is enough and half the work.
+    """Points whose code is known, as novelty is judged by them; single precision is enough, and half the work."""
 
-    Attributes:
-        agreeing: what each option of each gene adds to the agreement with each point, shape (n, options).
-        total: the agreement of each point with itself, shape (n,).
-    """
-
-    agreeing: Floats
-    total: Floats
+    agreeing: Floats  # what each option of each gene adds to the agreement with each point, shape (n, options)
+    total: Floats  # the agreement of each point with itself, shape (n,)
 
     def and_new(self, others: Known) -> Known:
         """These points and ``others``, of which each has a code of its own."""

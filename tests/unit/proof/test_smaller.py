@@ -66,10 +66,7 @@ def test_a_smaller_one_that_is_proven_and_loses_nothing_is_taken(case):
 
 @pytest.mark.parametrize(
     ("mean", "sd", "why"),
-    [
-        (0.005, 0.02, "may have lost more than the budget allows"),
-        (0.03, 0.002, "lost more than the budget allows"),
-    ],
+    [(0.005, 0.02, "may have lost more than the budget allows"), (0.03, 0.002, "lost more than the budget allows")],
 )
 def test_one_that_may_have_lost_too_much_is_not_taken(case, mean, sd, why):
     made = case(spread(mean, sd))

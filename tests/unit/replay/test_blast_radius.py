@@ -11,12 +11,7 @@ from msgspec import structs
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.testing.fakes import (
-    FakeBuilder,
-    FakePool,
-    FakeProgress,
-    fake_settings,
-)
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_settings
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.tuning.run import tune
 from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes

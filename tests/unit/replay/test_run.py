@@ -15,12 +15,7 @@ from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.rules.gate import LOOKS, REFUTE_AGAIN_S
 from pytest_compileiq.rules.staleness import proof_of
 from pytest_compileiq.store.status import retire
-from pytest_compileiq.testing.fakes import (
-    FakeBuilder,
-    FakePool,
-    by_options,
-    fake_settings,
-)
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_settings
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences, measuring

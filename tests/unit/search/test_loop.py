@@ -21,14 +21,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.progress import SearchCounts
 from pytest_compileiq.search.journal import open_journal
-from pytest_compileiq.search.loop import (
-    CANARIES,
-    CannotResume,
-    NothingJudged,
-    NotInjected,
-    Search,
-    SearchBrief,
-)
+from pytest_compileiq.search.loop import CANARIES, CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.spelling import MOST_NAMED

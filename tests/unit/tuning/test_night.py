@@ -283,8 +283,7 @@ def test_a_proof_comes_before_a_small_winner(project, monkeypatch, is_small):
 def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monkeypatch, seconds, small):
     """A proof is estimated at 200 s, with a small winner at 300 s. The first of two leaves the other its 200 s."""
     monkeypatch.setattr(
-        "pytest_compileiq.tuning.night_budget.closing_seconds",
-        lambda _run, _start, reduces: 200 + 100 * reduces,
+        "pytest_compileiq.tuning.night_budget.closing_seconds", lambda _run, _start, reduces: 200 + 100 * reduces
     )
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.MOST_RESERVED", 0.0)
     monkeypatch.setattr("pytest_compileiq.tuning.night_budget.NightTask.is_promising", True)
