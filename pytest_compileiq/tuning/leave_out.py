@@ -107,7 +107,7 @@ class ControlParts:
 
 
 class LeaveOuts:
-    """Builds, checks and measures a winner of ``search`` without some of its controls, beside all of them, in a time."""
+    """Builds, checks and measures a winner of ``search`` without some of its controls, in a bounded time."""
 
     def __init__(self, tuning: Tuning, search: Search, controls: ControlsFile) -> None:
         self.tuning, self.search, self.controls = tuning, search, controls

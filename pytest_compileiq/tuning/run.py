@@ -46,8 +46,8 @@ class TuningRun:
     identity: Mapping[str, str]
     seeds: Sequence[Candidate]
     lessons: Sequence[Lesson]  # from other artifacts when the search began; at first, from those that are stored now
-    unused: Sequence[str]  # both: notes on starting points and stored artifacts that could not be used
-    unread: Sequence[str]
+    unused: Sequence[str]  # notes on starting points that were left out
+    unread: Sequence[str]  # notes on stored artifacts that could not be used
     search: Search = field(init=False)
     given: Brief = field(init=False)  # the engine's brief at the start
 
