@@ -19,8 +19,6 @@ from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, LeftAlone, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
-from pytest_compileiq.replay.committed import Integrity
-from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report.markdown import TunedTest, annotation_lines, summary_text
 from pytest_compileiq.report.progress import LineProgress, NightTable
 from pytest_compileiq.report.values import JUNIT_PREFIX, junit_properties, write_json
@@ -34,6 +32,7 @@ from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.resources import Resources
 
 if TYPE_CHECKING:
+    from pytest_compileiq.replay.run import Replay
     from pytest_compileiq.tuning.devices import Interruption, SideBySide
     from pytest_compileiq.tuning.night import Night
 
@@ -225,6 +224,9 @@ class Session:
         return report
 
     def _replay_of(self, benchmark: TunedBenchmark, body: Body) -> Replay:
+        from pytest_compileiq.replay.committed import Integrity  # a tune replays nothing
+        from pytest_compileiq.replay.run import Replay
+
         integrity = Integrity(benchmark, self.store, self.settings.adopt)
         return Replay(benchmark, self.settings, integrity, body, self._held.first_pool)
 

@@ -18,7 +18,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Gene, Point
 
 Sampler = Literal["tpe", "gp", "cmaes", "nsga2"]
-SAMPLERS = get_args(Sampler)
 
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 _POOL = {"tpe": 10, "gp": 10, "cmaes": 10, "nsga2": 50}

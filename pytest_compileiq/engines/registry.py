@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Foreseeing, Outlook, Told
-from pytest_compileiq.engines.compileiq import CompileIQ
-from pytest_compileiq.engines.ga import Ga
-from pytest_compileiq.engines.ga.portfolio import name_of
-from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
-from pytest_compileiq.engines.simple import Grid, Pack, RandomSearch
 from pytest_compileiq.errors import CompileIQError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
@@ -24,13 +19,14 @@ from pytest_compileiq.spelling import did_you_mean
 
 GROUP = "pytest_compileiq.engines"
 
-BUILT_IN: dict[str, Callable[[Brief], Engine]] = {
-    "compileiq": CompileIQ,
-    "ga": Ga,
-    "grid": Grid,
-    "pack": Pack,
-    "random": RandomSearch,
-    **{f"optuna:{sampler}": partial(Optuna, sampler) for sampler in SAMPLERS},
+# A search uses one of them: the others are not imported.
+BUILT_IN = {
+    "compileiq": "compileiq:CompileIQ",
+    "ga": "ga:Ga",
+    "grid": "simple:Grid",
+    "pack": "simple:Pack",
+    "random": "simple:RandomSearch",
+    **{f"optuna:{sampler}": "optuna:Optuna" for sampler in ("tpe", "gp", "cmaes", "nsga2")},
 }
 _TAKES_OPAQUE = frozenset({"compileiq", "pack"})
 
@@ -66,7 +62,9 @@ def make(name: str, brief: Brief) -> Engine:
     """
     wanted = choose(name, brief.space)
     if wanted in BUILT_IN:
-        return BUILT_IN[wanted](brief)
+        module, _, kind = BUILT_IN[wanted].partition(":")
+        made: Engine = getattr(import_module(f"{__package__}.{module}"), kind)(*wanted.split(":")[1:], brief)
+        return made
     point = next(point for point in entry_points(group=GROUP) if point.name == wanted)
     engine = _guarded(point, "loading it", lambda: point.load()(brief))
     return (_ForeignCheckpointed if isinstance(engine, Checkpointed) else Foreign)(engine, point, brief.space)
@@ -74,7 +72,11 @@ def make(name: str, brief: Brief) -> Engine:
 
 def portfolio_of(name: str, brief: Brief) -> str:
     """The portfolio that the engine called ``name`` tries first; empty where it has none."""
-    return name_of(brief.space, brief.metrics) if name == "ga" else ""
+    if name != "ga":
+        return ""
+    from pytest_compileiq.engines.ga.portfolio import name_of
+
+    return name_of(brief.space, brief.metrics)
 
 
 class Foreign:

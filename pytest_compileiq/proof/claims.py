@@ -241,6 +241,9 @@ def claims_of(
     return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
 
 
+_DECIDED = ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d", "fleet", "devices")
+
+
 def claim_of(
     benchmark: TunedBenchmark, judged: Judged, decision: Decision, kind: Literal["gain", "non-inferior"], look: Look
 ) -> Claim:
@@ -262,11 +265,7 @@ def claim_of(
         environment=run_environment(),
         power_limit_w=device.power_limit_w,
         scale=evidence.analysis.scale,
-        speedup=decision.speedup,
-        speedup_low=decision.speedup_low,
-        speedup_high=decision.speedup_high,
-        p_value=decision.p_value,
-        cohens_d=decision.cohens_d,
+        **{name: getattr(decision, name) for name in _DECIDED},
         test=DecisionRecord(
             **asdict(benchmark.spec.thresholds),
             level=decision.level,
@@ -281,8 +280,6 @@ def claim_of(
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,
-        fleet=decision.fleet,
-        devices=decision.devices,
     )
 
 

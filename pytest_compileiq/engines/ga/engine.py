@@ -19,8 +19,7 @@ from pytest_compileiq.engines.base import Brief, Outlook, Told, integer_options
 from pytest_compileiq.engines.ga.gaussian_process import Located, Surrogate, expected_improvement
 from pytest_compileiq.engines.ga.points import Encoding, Floats, Points, PointSpace, crossover, mutate, neighbours
 from pytest_compileiq.engines.ga.portfolio import portfolio_of
-from pytest_compileiq.engines.ga.ranking import KEPT, Feasibility, History, Marginals
-from pytest_compileiq.engines.ga.sameness import Known, Sameness
+from pytest_compileiq.engines.ga.ranking import KEPT, Feasibility, History, Known, Marginals, Sameness
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
 from pytest_compileiq.space.parameters import UNDECIDED

@@ -13,8 +13,7 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.engine import Ga
 from pytest_compileiq.engines.ga.gaussian_process import GaussianProcess, Hyper, Surrogate, expected_improvement
 from pytest_compileiq.engines.ga.points import Encoding, PointSpace, distances, mutate, neighbours
-from pytest_compileiq.engines.ga.ranking import KEPT, History, Marginals
-from pytest_compileiq.engines.ga.sameness import Sameness
+from pytest_compileiq.engines.ga.ranking import KEPT, History, Marginals, Sameness
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.engines.optuna import SAMPLERS
+from pytest_compileiq.engines.optuna import Sampler
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
@@ -132,7 +133,7 @@ def test_a_search_is_the_same_in_another_process():
     assert done.stdout.splitlines() == here, done.stderr
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", get_args(Sampler))
 def test_a_missing_extra_is_one_line_with_the_command_that_brings_it(name, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(EnvironmentFault, match=r"'optuna:\w+' is Optuna's.*pip install 'pytest-compileiq\[optuna\]'"):
