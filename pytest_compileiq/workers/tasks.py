@@ -19,8 +19,7 @@ from pytest_compileiq.benchmark.body import ArmFailure, Bodies, Body, body_of, c
 from pytest_compileiq.benchmark.build_identity import identity_of, identity_of_compiler
 from pytest_compileiq.benchmark.builds import Afar, collected
 from pytest_compileiq.benchmark.compared import Outputs
-from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
-from pytest_compileiq.benchmark.timed_call import look
+from pytest_compileiq.benchmark.first_calls import look, time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.errors import BuildError, CompileIQError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process, parent_of

@@ -255,6 +255,6 @@ def test_every_exception_stands_in_the_one_tree():
     assert outside == {
         ("errors.py", "CompileIQError"),
         ("block.py", "_FailedWithin"),
-        ("timed_call.py", "LeaveBody"),
+        ("first_calls.py", "LeaveBody"),
         ("values.py", "Refused"),
     }

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.benchmark.timed_call import identity_of, look
+from pytest_compileiq.benchmark.first_calls import identity_of, look
 from pytest_compileiq.machine_code.shared_library import load_library
 from pytest_compileiq.timing.asked import MeasureArguments
 
