@@ -30,6 +30,7 @@ class BuildNode:
     """One node."""
 
     device: RemoteDevice  # the actor that owns the workers that build there
+    start: messages.Start  # what they begin with
     slots: int  # builds at once, of all benchmarks together
     turn: ProcessorTurn  # of the node's processor
     say: Callable[[str], None]  # tells the user one line
@@ -41,15 +42,18 @@ class BuildNode:
     def __post_init__(self) -> None:
         self._free = threading.BoundedSemaphore(self.slots)
 
-    def launch(self, start: messages.Start) -> RayConnection:
+    def launch(self) -> RayConnection:
         """Start one worker."""
-        line = launched(self.device, start)
+        line = launched(self.device, self.start)
         return RayConnection(self.device, line, lambda: self.device, lambda death: None)
 
-    def ask(self, start: messages.Start, query: messages.Query, timeout_s: float) -> messages.QueryAnswer:
+    def ask(self, query: messages.Query, timeout_s: float) -> messages.QueryAnswer:
         """Have a worker that is idle, or a new one, answer while nobody measures on the processor."""
         with self._free, self.turn.building():
-            worker = self._worker(start)
+            try:
+                worker = self._idle.get_nowait()
+            except Empty:
+                worker = Worker(self.launch())
             try:
                 answer = worker.query(query, timeout_s)
             except WorkerDied:
@@ -65,19 +69,12 @@ class BuildNode:
                 self._is_given_up = True
                 self.say(f"{reason}; its builds are made elsewhere")
 
-    def _worker(self, start: messages.Start) -> Worker:
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            return Worker(self.launch(start))
-
 
 @dataclass
 class BuildNodes:
     """The nodes of one run that may build."""
 
     nodes: Sequence[BuildNode]
-    start: messages.Start  # what their workers begin with
     root: Path  # of the project
     say: Callable[[str], None]  # tells the user one line
     _makers: dict[str, Sequence[Maker]] = field(default_factory=dict)
@@ -95,7 +92,7 @@ class BuildNodes:
         reason = "none is left"
         for node in self.nodes:
             try:
-                told = node.ask(self.start, messages.Identify(nodeid, None), START_TIMEOUT_S)
+                told = node.ask(messages.Identify(nodeid, None), START_TIMEOUT_S)
             except WorkerDied as death:
                 reason = f"{node.device.name}: {death.reason}"
                 continue
@@ -113,7 +110,7 @@ class BuildNodes:
         host_flags = dict(builder.host_flags)
 
         def of_node(node: BuildNode) -> Sequence[Maker]:
-            maker = NodeMaker(node, self.start, nodeid, host_flags, builds.timeout_s)
+            maker = NodeMaker(node, nodeid, host_flags, builds.timeout_s)
             try:
                 why = maker.why_other(identity, baseline.code)
             except WorkerDied as death:
@@ -131,7 +128,6 @@ class NodeMaker:
     """Makes builds of one benchmark on one node."""
 
     node: BuildNode
-    start: messages.Start
     nodeid: str
     host_flags: dict[str, tuple[str, ...]]
     timeout_s: float
@@ -163,7 +159,7 @@ class NodeMaker:
         return made.build
 
     def _ask(self, query: messages.Query) -> messages.QueryAnswer:
-        return self.node.ask(self.start, query, START_TIMEOUT_S + self.timeout_s)
+        return self.node.ask(query, START_TIMEOUT_S + self.timeout_s)
 
 
 def _digests(code: Mapping[str, CodeDigest]) -> dict[str, str]:

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import wraps
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -33,6 +35,7 @@ UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
 _PROJECT = "project"
+_Answer = TypeVar("_Answer")
 
 _OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
 
@@ -43,6 +46,24 @@ class Ended:
 
     kind: str
     reason: str
+
+
+def _answering(method: Callable[..., _Answer]) -> Callable[..., _Answer | Ended]:
+    """Have a method return the reason why there is no answer; unless a worker died of it, that is the machine's."""
+
+    @wraps(method)
+    def answered(actor: DeviceActor, *arguments: object) -> _Answer | Ended:
+        try:
+            return method(actor, *arguments)
+        except WorkerDied as death:  # its candidate's doing, unless all of this is ending, and the worker with it
+            why = actor.why_over()
+            return Ended("lost", why) if why else Ended(death.kind, death.reason)
+        except (Spoilt, Unfit) as reason:
+            return Ended("lost", str(reason))
+        except OSError as error:
+            return Ended("lost", fault_of(error))
+
+    return answered
 
 
 class DeviceActor:
@@ -70,9 +91,10 @@ class DeviceActor:
         """Whether the driver's files are here."""
         return self._probe.exists()
 
-    def take(self, message: bytes) -> Ended | None:
+    @_answering
+    def take(self, message: bytes) -> None:
         """Keep contents of files that travel here."""
-        return _told(lambda: self._arrivals.take(message))
+        self._arrivals.take(message)
 
     def settle(self, manifest: bytes) -> Ended | None:
         """From now on work on a copy of the project that has arrived, and on builds that will."""
@@ -80,45 +102,37 @@ class DeviceActor:
         self._transport = LocalTransport(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
         return self.unpack(manifest, _PROJECT)
 
-    def unpack(self, manifest: bytes, place: str) -> Ended | None:
+    @_answering
+    def unpack(self, manifest: bytes, place: str) -> None:
         """Put files that have arrived below ``place``, a path relative to this actor's folder."""
-        return _told(lambda: self._arrivals.unpack(manifest, inside(self._guard.folder, place)))
+        self._arrivals.unpack(manifest, inside(self._guard.folder, place))
 
     def measures(self, kinds: list[str]) -> dict[str, Measures]:
         """What is measured on here, of those kinds that there are."""
         return {kind: of_kind for kind in kinds if (of_kind := measures(kind)) is not None}
 
-    def launch(self, start: bytes) -> int | Ended:
+    @_answering
+    def launch(self, start: bytes) -> int:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
         sent = order.environment
         environment = sent if self._environment is None else environment_on(self._environment, sent)
         own = {name: os.environ[name] for name in _OF_THE_DEVICE if os.environ.get(name)}
-        try:
-            line = self._transport.launch(replace(order, environment={**environment, **own}), 0)
-        except WorkerDied as death:
-            return self._ended(death)
-        except OSError as error:
-            return Ended("lost", fault_of(error))  # what it was to run has not begun
+        line = self._transport.launch(replace(order, environment={**environment, **own}), 0)
         number = next(self._numbers)
         self._lines[number] = line
         return number
 
-    def send(self, number: int, order: bytes) -> Ended | None:
+    @_answering
+    def send(self, number: int, order: bytes) -> None:
         """Hand one order on."""
-        try:
-            self._lines[number].send(decode_order(order))
-        except WorkerDied as death:
-            return self._ended(death)
-        return None
+        self._lines[number].send(decode_order(order))
 
-    def receive(self, number: int, timeout_s: float) -> bytes | Ended:
+    @_answering
+    def receive(self, number: int, timeout_s: float) -> bytes:
         """The worker's next answer; its deadline begins here."""
-        try:
-            return encode(self._lines[number].receive(timeout_s))
-        except WorkerDied as death:
-            return self._ended(death)
+        return encode(self._lines[number].receive(timeout_s))
 
     def close(self, number: int, wait_s: float) -> None:
         """Wait for a worker's end, and kill it if it does not end within ``wait_s``."""
@@ -144,18 +158,13 @@ class DeviceActor:
         """End all work."""
         self._guard.close()
 
-    def _ended(self, death: WorkerDied) -> Ended:
-        """Its candidate's doing, unless all of this is ending, and the worker with it."""
-        why = self._why_over()
-        return Ended("lost", why) if why else Ended(death.kind, death.reason)
-
-    def _why_over(self) -> str:
+    def why_over(self) -> str:
         """Why this process ends: its raylet has gone, which started it, and which Ray may take long to notice."""
         return self._over or ("the raylet of its node is gone" if os.getppid() != self._raylet else "")
 
     def _end_unheard(self) -> None:
         """End all work and this process if the driver has gone without a word, as with its machine or its network."""
-        while not self._why_over():
+        while not self.why_over():
             if time.monotonic() - self._heard > UNHEARD_S:
                 self._over = f"it had heard nothing of this run for {UNHEARD_S:g} s"
             else:
@@ -172,14 +181,3 @@ def environment_of_raylet() -> dict[str, str]:
     except OSError:
         return dict(os.environ)
     return dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if b"=" in pair)
-
-
-def _told(act: Callable[[], None]) -> Ended | None:
-    """Do it; what kept it from being done is returned, as the machine's fault."""
-    try:
-        act()
-    except (Spoilt, Unfit) as reason:
-        return Ended("lost", str(reason))
-    except OSError as error:
-        return Ended("lost", fault_of(error))
-    return None

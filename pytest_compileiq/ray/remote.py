@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +64,7 @@ class RemoteDevice:
         node_id: str,
         name: str,
         told: tuple[str, ...],
+        files: RemoteFiles | None = None,
         *,
         has_gpu: bool,
         calls_at_once: int = CALLS_AT_ONCE,
@@ -74,7 +74,9 @@ class RemoteDevice:
 
         self.name = name
         self.why_lost = ""
-        self._sent: SentFiles | None = None
+        self.sent: SentFiles | None = None  # None where it sees this machine's files at the same paths
+        if files is not None:
+            self.furnish(files)
         self._losing = threading.Lock()
         self._heard = time.monotonic()
         self._beats: Any = None
@@ -126,30 +128,9 @@ class RemoteDevice:
             self.ask("hear")
         raise WorkerDied(answer.kind, answer.reason)
 
-    @property
-    def shares_files(self) -> bool:
-        """Whether it sees this machine's files at the same paths."""
-        return self._sent is None
-
     def furnish(self, files: RemoteFiles) -> None:
         """It does not see this machine's files: it is to work on copies of them."""
-        self._sent = SentFiles(files, self.ask)
-
-    def settle(self) -> None:
-        """Bring the project, once, where it does not see it."""
-        if self._sent is not None:
-            self._given(self._sent.settle)
-
-    def bring(self, build: Path) -> None:
-        """Bring a build, once, where it does not see it; raises as ``settle``, and OSError if it cannot be read."""
-        if self._sent is not None:
-            self._given(partial(self._sent.bring, build))
-
-    def _given(self, deliver: Callable[[], None]) -> None:
-        try:
-            deliver()
-        except WorkerDied as death:
-            raise self._lost(death.reason) from death
+        self.sent = SentFiles(files, self.ask)
 
     def beat(self) -> None:
         """Tell the actor that its driver is there, and note its answer to the beat before."""
@@ -199,10 +180,11 @@ class RayConnection:
 
     @property
     def shares_files(self) -> bool:
-        return self.device.shares_files
+        return self.device.sent is None
 
     def bring(self, build: Path) -> None:
-        self._told(lambda: self.device.bring(build))
+        if (sent := self.device.sent) is not None:
+            self._told(lambda: sent.bring(build))
 
     def send(self, order: Order) -> None:
         self._told(lambda: self.device.ask("send", self.number, encode(order)))
@@ -239,7 +221,8 @@ class RayConnection:
 
 def launched(device: RemoteDevice, start: Start) -> int:
     """Start a worker on ``device``, which is given the project first where it has none; returns its number."""
-    device.settle()
+    if device.sent is not None:
+        device.sent.settle()
     # A candidate is not to have the cluster's token.
     environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
     number: int = device.ask("launch", encode(replace(start, environment=environment)))

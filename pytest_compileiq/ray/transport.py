@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.timing.clock import Device, Measures
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.transport import MOST_LOSSES, Connection, WorkerDied
+from pytest_compileiq.workers.transport import Connection, WorkerDied
 
 
 @dataclass
@@ -54,9 +54,7 @@ class DeviceSlot:
     def reached(self) -> RemoteDevice:
         """Its device; of an actor that begins now, where the last one was lost."""
         if self.device is None or self.device.is_lost:
-            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
-            if self.files is not None:
-                self.device.furnish(self.files)
+            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, self.files, has_gpu=self.has_gpu)
         return self.device
 
 
@@ -211,16 +209,15 @@ class Cluster:
         with self._looking:
             if self._build_nodes is None:
                 nodes = [self._builder(node) for node in self._elsewhere.values()]
-                self._build_nodes = BuildNodes(nodes, self.start, self.root, self.say)
+                self._build_nodes = BuildNodes(nodes, self.root, self.say)
             return self._build_nodes
 
     def _builder(self, node: Node) -> BuildNode:
         builds = max(1, int(node["Resources"].get("CPU", 1)))
         device = RemoteDevice(
-            node["NodeID"], name_of(node), self._told, has_gpu=False, calls_at_once=builds + CALLS_AT_ONCE
+            node["NodeID"], name_of(node), self._told, self.files, has_gpu=False, calls_at_once=builds + CALLS_AT_ONCE
         )
-        device.furnish(self.files)
-        return BuildNode(device, builds, self.processors[node["NodeID"]], self.say)
+        return BuildNode(device, self.start, builds, self.processors[node["NodeID"]], self.say)
 
     def refuse(self, node: Node, reason: str) -> None:
         """Use a node no more, and tell it once."""
@@ -304,35 +301,30 @@ class RayTransport:
         except WorkerDied as death:
             self._lost(number, slot, device, death)
             raise
-        return RayConnection(
-            device, line, lambda: self._slot_of(number).device,
-            partial(self._done, number, slot, device),
-        )  # fmt: skip
+        done = partial(self._done, number, slot, device)
+        return RayConnection(device, line, lambda: self._slot_of(number).device, done)
 
     @contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
-        for tries_left in reversed(range(MOST_LOSSES)):
+        while True:
             slot = self._slot_of(number)
-            with slot.turn, self._held(number, slot, kinds) as is_held:
-                if (is_held and self._slot_of(number) is slot) or not tries_left:  # what is asked for next tells it
-                    yield
+            with slot.turn:
+                if self._slot_of(number) is slot:  # else it was lost while its turn was waited for
+                    with self._held(number, slot) if "cpu" in kinds else nullcontext():
+                        yield
                     return
 
     @contextmanager
-    def _held(self, number: int, slot: DeviceSlot, kinds: Sequence[str]) -> Iterator[bool]:
-        if "cpu" not in kinds:
-            yield True
-            return
+    def _held(self, number: int, slot: DeviceSlot) -> Iterator[None]:
         device = slot.reached()
         try:
             device.ask("hold")
         except WorkerDied as death:
             self._lost(number, slot, device, death)
-            yield False
-            return
+            raise
         try:
             with self.cluster.processor_of(slot).measuring():
-                yield True
+                yield
         finally:
             with suppress(WorkerDied):
                 device.ask("release")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -256,8 +256,9 @@ class Pool:
         """Worker ``number`` with the fixtures up, while nobody else works on its device, or measures on ``kinds``."""
         # Where the driver's own node goes down, the actors of all its devices do.
         for losses_left in reversed(range(MOST_LOSSES + self.devices)):
-            with self.transport.alone(number, kinds):
+            with ExitStack() as held:
                 try:
+                    held.enter_context(self.transport.alone(number, kinds))
                     worker = self._tried(number, benchmark)
                 except WorkerDied as death:  # no controls are applied yet, so none can be to blame
                     self.discard(number)

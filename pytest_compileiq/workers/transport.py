@@ -92,6 +92,9 @@ class Transport(Protocol):
 
         And everybody else on its machine from measuring on the devices of ``kinds``. Not on GPUs: only the worker knows
         which one its body uses, and locks it.
+
+        Raises:
+            WorkerDied: its device is lost.
         """
 
     def refuse(self, number: int, reason: str) -> WorkerDied:

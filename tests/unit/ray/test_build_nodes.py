@@ -33,8 +33,8 @@ class Node(BuildNode):
 
     carrier: FakeCarrier = field(default_factory=FakeCarrier)
 
-    def launch(self, start):
-        return self.carrier.launch(start, 0)
+    def launch(self):
+        return self.carrier.launch(self.start, 0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def node(benchmark, said):
                 return BuildAnswer(made_of(here.code(order.controls.knobs if order.controls else {})))
             return obedient(order)
 
-        return Node(device or Device(), slots, ProcessorTurn(), said.append, carrier=FakeCarrier(answer))
+        return Node(device or Device(), START, slots, ProcessorTurn(), said.append, carrier=FakeCarrier(answer))
 
     return make
 
@@ -73,7 +73,7 @@ def made_of(entries):
 
 
 def makers_of(benchmark, said, *nodes):
-    found = BuildNodes(nodes, START, benchmark.rootdir, said.append)
+    found = BuildNodes(nodes, benchmark.rootdir, said.append)
     return found.makers(benchmark.nodeid, benchmark.builds)
 
 
@@ -92,7 +92,7 @@ def test_a_node_that_builds_alike_makes_as_many_builds_at_once_as_it_has_process
 
 def test_a_benchmark_is_looked_at_once_and_what_compiles_nothing_never(benchmark, node, said):
     one = node()
-    found = BuildNodes([one], START, benchmark.rootdir, said.append)
+    found = BuildNodes([one], benchmark.rootdir, said.append)
     assert found.makers("a", benchmark.builds) == found.makers("a", benchmark.builds)
     assert [what for what, _ in one.carrier.said].count("Identify") == 1
     nothing = replace(benchmark.builder, compiler=replace(benchmark.builder.compiler, name="params"))

@@ -66,7 +66,7 @@ def begin(tmp_path, monkeypatch):
             resources = {"GPU": gpus} if gpus else {}
             return {"NodeID": node, "NodeManagerHostname": "host", "Resources": resources, "Alive": True}
 
-        def device(node: str, name: str, told: object, **_: object) -> FakeDevice:
+        def device(node: str, name: str, told: object, files: object, **_: object) -> FakeDevice:
             return FakeDevice(name, nodes[node])
 
         monkeypatch.setattr(transport_module, "connect", lambda *_: None)
