@@ -32,6 +32,7 @@ from random import Random
 
 from pytest_compileiq.search.loop import Search
 from pytest_compileiq.timing.sampler import plan_block
+from pytest_compileiq.workers.messages import CheckTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 advance = Search.advance
@@ -45,7 +46,7 @@ def recorded(self, *arguments):
     for _ in range(blocks):
         for place in random.sample(range(len(candidates)), len(candidates)):
             begun = time.perf_counter()
-            scorer.pool.check(0, scorer.benchmark, candidates[place], workload)
+            scorer.pool.ask(0, scorer.benchmark, CheckTask(workload.name, candidates[place]))
             checked = time.perf_counter()
             arms = {"baseline": None, "tuned": candidates[place]}
             plan = plan_block(random, quads=4, samples=3)

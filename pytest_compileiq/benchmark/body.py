@@ -25,7 +25,7 @@ Arms = Mapping[Arm, ControlsFile | None]
 Body = Callable[[Acf], None]
 
 
-class Touched(Struct, frozen=True):
+class Touched(Struct, frozen=True, tag=True):
     """What one arm's body touched."""
 
     used: frozenset[str]  # entry functions that it took from load()

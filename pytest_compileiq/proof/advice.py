@@ -12,6 +12,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import ControlsFile, Workload
 from pytest_compileiq.rules.calls import FRESH_RATIO, RATIO, CallTimes, of_first_calls, of_the_way
+from pytest_compileiq.workers.messages import LookTask
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 _FRESH = 1000  # from here on workers are numbered that take no samples: the state of a test's fixtures is new to them
@@ -50,7 +51,7 @@ def of_short_calls(pool: Pool, benchmark: TunedBenchmark) -> Iterator[str]:
         return
     for workload in benchmark.timed_workloads:
         try:
-            times = pool.look(_FRESH, benchmark, None, workload)
+            times = pool.ask(_FRESH, benchmark, LookTask(workload.name, None))
         except (EvaluationFailed, NoWorker):  # the search says so
             return
         if times is not None and (said := of_the_way([times])):
@@ -68,7 +69,7 @@ def _on_workload(
     """What to say of the first call, and of the call's overhead; None where there is nothing to say."""
 
     def look(number: int) -> CallTimes | None:
-        return pool.look(number, benchmark, controls, workload)
+        return pool.ask(number, benchmark, LookTask(workload.name, controls))
 
     try:
         if (fresh := look(_FRESH)) is None or (again := look(_FRESH)) is None:  # the body records instead

@@ -39,7 +39,7 @@ _MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
 _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 
-class CallTimes(Struct, frozen=True):
+class CallTimes(Struct, frozen=True, tag=True):
     """One look at the measured call, in one run of the body. Times are in seconds, the first three in CPU time."""
 
     first_s: float  # on fresh data: the body's own call before measure if it is the same one, else measure's first
@@ -102,7 +102,7 @@ class Called(Struct, frozen=True):
     new_pages: int = 0  # pages that the first call touched beyond those of later ones
 
 
-class FirstCalls(Struct, frozen=True):
+class FirstCalls(Struct, frozen=True, tag=True):
     """Both arms' calls on one draw, and how their outputs differ; None where they hardly do."""
 
     baseline: Called

@@ -33,7 +33,7 @@ class Difference(Struct, frozen=True):
     relative: float  # their distance over the baseline's largest magnitude; infinite where one is no number
 
 
-class Draw(Struct, frozen=True):
+class Draw(Struct, frozen=True, tag=True):
     """A draw on which the tuned body held, and the baseline's twice."""
 
     outputs: tuple[str, ...] = ()  # the names of what the bodies compare

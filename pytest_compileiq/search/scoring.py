@@ -23,6 +23,7 @@ from pytest_compileiq.rules.stopping import QUADS, Noise, Race, Stepping, score_
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.toolchains.macros import params_in
+from pytest_compileiq.workers.messages import CheckTask
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
 SAMPLES = 3
@@ -71,7 +72,7 @@ class Scorer:
         timed = bool(benchmark.timed_objectives)
         read: frozenset[str] = frozenset()
         for workload in benchmark.checked_workloads if timed else benchmark.spec.workloads:
-            read |= self.pool.check(0, benchmark, controls, workload).read
+            read |= self.pool.ask(0, benchmark, CheckTask(workload.name, controls)).read
         blocks = [self._block(controls, workload, QUADS) for workload in benchmark.timed_workloads] if timed else []
         rows = tuple(row for block in blocks for row in block.rows)
         read = read.union(*(block.touched.read for block in blocks))
@@ -84,7 +85,7 @@ class Scorer:
         Beside the baseline, in shared buffers, a kernel that writes nothing would pass with the baseline's output.
         """
         for workload in self.benchmark.timed_workloads:
-            self.pool.check(0, self.benchmark, controls, workload)
+            self.pool.ask(0, self.benchmark, CheckTask(workload.name, controls))
 
     def round(self, controls: ControlsFile, number: int) -> list[SampleRow]:
         """One further quad on every timed workload, in a block of its own, as quad ``number``."""

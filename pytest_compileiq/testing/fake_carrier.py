@@ -21,10 +21,10 @@ _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
 _ANSWERS: dict[type[Order], Answer] = {
     messages.Enter: messages.Entered(),
     messages.Leave: messages.Left(None),
-    messages.CheckTask: messages.CheckAnswer(_TOUCHED),
-    messages.LookTask: messages.LookAnswer(None),
-    messages.DrawTask: messages.DrawAnswer(Draw()),
-    messages.FirstCallsTask: messages.FirstCallsAnswer(None),
+    messages.CheckTask: _TOUCHED,
+    messages.LookTask: None,
+    messages.DrawTask: Draw(),
+    messages.FirstCallsTask: None,
 }
 
 

@@ -43,11 +43,13 @@ from pytest_compileiq.system.wait import Timer
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.options import parse_rendered
+from pytest_compileiq.workers.messages import CheckTask, DrawTask, FirstCallsTask, LookTask, Task
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
 
 FAKE_SPACE = Space.from_mapping({"-O": choice([1, 2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)})
 _COMPILER = Compiler("fake", "1.0.0", "fake 1.0.0", ("fake", "kernel.src"))
 _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
+_CALLED = {CheckTask: "check", LookTask: "look", DrawTask: "draw", FirstCallsTask: "first_calls"}
 
 
 def _text_of(controls: ControlsFile | None) -> str:
@@ -189,11 +191,19 @@ class FakePool:
         for number in numbers:
             self.asked.append(("prepare", number, ""))
 
-    def check(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
-    ) -> Touched:
-        self._ask("check", number, controls)
-        return self.touched
+    def ask(self, number: int, benchmark: TunedBenchmark, task: Task[Any]) -> Any:
+        what = _CALLED[type(task)]
+        self._ask(what, number, task.controls)
+        if isinstance(task, LookTask):
+            return self.times(sum(other == what for other, _, _ in self.asked) - 1, number)
+        if isinstance(task, FirstCallsTask):
+            return self.calls(task.seed)
+        if not isinstance(task, DrawTask):
+            return self.touched
+        given = self.draws(_text_of(task.controls), number, task.seed)
+        if isinstance(given, EvaluationFailed):
+            raise given
+        return given
 
     def block(
         self,
@@ -221,34 +231,6 @@ class FakePool:
 
     def remarks(self, benchmark: TunedBenchmark) -> tuple[str, ...]:
         return self.remarked
-
-    def look(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
-    ) -> CallTimes | None:
-        self._ask("look", number, controls)
-        return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
-
-    def draw(
-        self,
-        number: int,
-        benchmark: TunedBenchmark,
-        controls: ControlsFile | None,
-        workload: Workload,
-        seed: int,
-        *,
-        bits_promised: bool = False,
-    ) -> Draw:
-        self._ask("draw", number, controls)
-        given = self.draws(_text_of(controls), number, seed)
-        if isinstance(given, EvaluationFailed):
-            raise given
-        return given
-
-    def first_calls(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
-    ) -> FirstCalls | None:
-        self._ask("first_calls", number, controls)
-        return self.calls(seed)
 
     def discard(self, number: int) -> None:
         self.asked.append(("discard", number, ""))

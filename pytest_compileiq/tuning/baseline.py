@@ -34,6 +34,7 @@ from pytest_compileiq.timing.conditions import busy_machine
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.functions import functions_of
+from pytest_compileiq.workers.messages import CheckTask
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 _UPWARDS = re.compile(r"\.\.(?=/|$)")
@@ -158,7 +159,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
     for workload in benchmark.spec.workloads:
         try:
             if workload.weight == 0 or not benchmark.timed_objectives:
-                touched = asked_again(partial(pool.check, 0, benchmark, None, workload))
+                touched = asked_again(partial(pool.ask, 0, benchmark, CheckTask(workload.name, None)))
             else:
                 plan = BlockPlan("baseline", ("ABBA",), 1, checks={0: CHECKED_CALLS})  # does it repeat itself?
                 arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": None}

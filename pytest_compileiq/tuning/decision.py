@@ -22,6 +22,7 @@ from pytest_compileiq.tuning.baseline import expect_owner, is_healthy
 from pytest_compileiq.tuning.context import Found, Tuning
 from pytest_compileiq.tuning.stress import Stressing, Wrong, repeat_advice
 from pytest_compileiq.tuning.winner import Winner
+from pytest_compileiq.workers.messages import CheckTask
 from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 
@@ -66,7 +67,7 @@ def prove_committed(tuning: Tuning) -> ItemReport:
         raise TuneFailed(f"the committed controls {said}")
     for workload in benchmark.spec.workloads:
         try:  # alone: nested, a kernel that writes nothing passes by the other arm's output
-            asked_again(partial(tuning.pool.check, 0, benchmark, incumbent.controls, workload))
+            asked_again(partial(tuning.pool.ask, 0, benchmark, CheckTask(workload.name, incumbent.controls)))
         except EvaluationFailed as failure:
             raise TuneFailed(
                 f"the committed controls fail on workload {workload.name!r} ({failure.kind}): {failure.reason}"

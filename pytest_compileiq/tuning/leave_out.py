@@ -19,6 +19,7 @@ from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.space import Gene
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.workers.messages import CheckTask
 from pytest_compileiq.workers.pool import asked_again
 
 WORKERS = LOOKS[0]  # that the proof begins with, in any case
@@ -154,7 +155,7 @@ class LeaveOuts:
 
     def check(self, controls: ControlsFile | None) -> None:
         for workload in self.benchmark.spec.workloads:
-            asked_again(partial(self.tuning.pool.check, 0, self.benchmark, controls, workload))
+            asked_again(partial(self.tuning.pool.ask, 0, self.benchmark, CheckTask(workload.name, controls)))
 
     def sample(self, rows: Rows, number: int, other: ControlsFile | None) -> None:
         """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm."""

@@ -16,6 +16,7 @@ from pytest_compileiq.search.scoring import Key, built_key
 from pytest_compileiq.spelling import for_shell, quantity
 from pytest_compileiq.toolchains.option_classes import has_to_keep_bits
 from pytest_compileiq.tuning.context import Tuning
+from pytest_compileiq.workers.messages import DrawTask, FirstCallsTask
 from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 SHARE = 0.1  # of the search's time, that one finalist's draws may take
@@ -131,7 +132,8 @@ class Stressing:
             if len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
                 break
             try:
-                calls = self.pool.first_calls(0, self.benchmark, controls, workload, self.tuning.seed + len(taken))
+                task = FirstCallsTask(workload.name, controls, self.tuning.seed + len(taken))
+                calls = self.pool.ask(0, self.benchmark, task)
             except EvaluationFailed:
                 break
             if calls is None:
@@ -152,18 +154,18 @@ class Stressing:
     def _on(self, controls: ControlsFile, workload: Workload, seed: int, bits_promised: bool) -> Draw | Wrong | None:
         """One draw on one workload; whatever failed on it is repeated before anybody is blamed."""
         benchmark, pool = self.benchmark, self.pool
+        task = DrawTask(workload.name, controls, seed, bits_promised)
         try:
-            return pool.draw(0, benchmark, controls, workload, seed, bits_promised=bits_promised)
+            return pool.ask(0, benchmark, task)
         except EvaluationFailed:
             pass
         try:
-            pool.draw(_ALONE, benchmark, None, workload, seed)
+            pool.ask(_ALONE, benchmark, DrawTask(workload.name, None, seed))
         except EvaluationFailed:
             return None
         pool.discard(_AGAIN)
         try:
-            again = partial(pool.draw, _AGAIN, benchmark, controls, workload, seed, bits_promised=bits_promised)
-            asked_again(again)
+            asked_again(partial(pool.ask, _AGAIN, benchmark, task))
         except EvaluationFailed as failure:
             return Wrong(controls, seed, f"workload {workload.name!r} ({failure.kind}): {failure.reason}")
         return None  # it failed once, and held when it was repeated

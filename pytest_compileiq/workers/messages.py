@@ -10,9 +10,10 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any, Generic, Literal, TypeVar
+from types import UnionType
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,8 @@ from pytest_compileiq.model import Arm, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes, FirstCalls
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.timing.sampler import BlockPlan
+
+_Given = TypeVar("_Given", covariant=True)
 
 
 class Start(Struct, frozen=True, tag=True):
@@ -52,45 +55,60 @@ class Quit(Struct, frozen=True, tag=True):
     """End."""
 
 
-class CheckTask(Struct, frozen=True, tag=True):
+class Task(Struct, Generic[_Given], frozen=True):
+    """Something to do in the entered test, and the type of its answer."""
+
+    workload: str
+    controls: ControlsFile | None
+    answer: ClassVar[type[Struct] | UnionType]
+
+    @property
+    def arms(self) -> Mapping[Arm, ControlsFile | None]:
+        """The controls of both arms."""
+        return {"baseline": None, "tuned": self.controls}
+
+
+class CheckTask(Task[Touched], frozen=True, tag=True):
     """Run the body once for correctness."""
 
-    workload: str
-    controls: ControlsFile | None
+    answer = Touched
 
 
-class BlockTask(Struct, frozen=True, tag=True):
+class BlockTask(Task[BlockAnswer], frozen=True, tag=True):
     """Sample both arms, nested; ``parent_holds_context`` says whether the parent computes on a GPU itself."""
 
-    workload: str
     baseline: ControlsFile | None
-    tuned: ControlsFile | None
     plan: BlockPlan
     parent_holds_context: bool = False
+    answer = BlockAnswer
+
+    @property
+    def arms(self) -> Mapping[Arm, ControlsFile | None]:
+        return {"baseline": self.baseline, "tuned": self.controls}
 
 
-class LookTask(Struct, frozen=True, tag=True):
-    """Look at the call that the body measures."""
+class LookTask(Task[CallTimes | None], frozen=True, tag=True):
+    """Look at the call that the body measures; None where it measures none."""
 
-    workload: str
-    controls: ControlsFile | None
+    answer = CallTimes | None
 
 
-class DrawTask(Struct, frozen=True, tag=True):
-    """Run the body with ``seed`` for ``acf.rng``, with these controls and as the baseline."""
+class DrawTask(Task[Draw], frozen=True, tag=True):
+    """Run the body with ``seed`` for ``acf.rng``, with these controls and twice as the baseline."""
 
-    workload: str
-    controls: ControlsFile | None
     seed: int
     bits_promised: bool = False
+    answer = Draw
 
 
-class FirstCallsTask(Struct, frozen=True, tag=True):
-    """Time the first call of a copy of each arm's build, and later ones; ``seed`` decides which arm is first."""
+class FirstCallsTask(Task[FirstCalls | None], frozen=True, tag=True):
+    """Time the first call of a copy of each arm's build, and later ones; None where that decides nothing.
 
-    workload: str
-    controls: ControlsFile | None
+    ``seed`` decides which arm is first.
+    """
+
     seed: int
+    answer = FirstCalls | None
 
 
 class Identify(Struct, frozen=True, tag=True):
@@ -134,30 +152,6 @@ class Failed(Struct, frozen=True, tag=True):
     reason: str | None
 
 
-class CheckAnswer(Struct, frozen=True, tag=True):
-    """The body is correct."""
-
-    touched: Touched
-
-
-class LookAnswer(Struct, frozen=True, tag=True):
-    """What the look found; None where the body measures no call."""
-
-    times: CallTimes | None
-
-
-class DrawAnswer(Struct, frozen=True, tag=True):
-    """Both arms held."""
-
-    drawn: Draw
-
-
-class FirstCallsAnswer(Struct, frozen=True, tag=True):
-    """What the calls took; None where they decide nothing."""
-
-    calls: FirstCalls | None
-
-
 class FailureAnswer(Struct, frozen=True, tag=True):
     """A task failed: whose fault (None: nobody's), and whether the process is spoilt for the next one."""
 
@@ -188,15 +182,15 @@ class BuildRefused(Struct, frozen=True, tag=True):
     log: str
 
 
-Task = CheckTask | BlockTask | LookTask | DrawTask | FirstCallsTask
 Query = Identify | Make
-Order = Start | Enter | Leave | Quit | Query | Task
-TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FirstCallsAnswer | FailureAnswer
+Order = Start | Enter | Leave | Quit | Query | Task[object]
+TaskAnswer = Touched | BlockAnswer | CallTimes | Draw | FirstCalls | None | FailureAnswer
 QueryAnswer = IdentityAnswer | BuildAnswer | BuildRefused
 Answer = Ready | Entered | Left | Failed | QueryAnswer | TaskAnswer
+_Ordered = Start | Enter | Leave | Quit | Query | CheckTask | BlockTask | LookTask | DrawTask | FirstCallsTask
 
 encode = msgspec.msgpack.Encoder().encode
-decode_order = msgspec.msgpack.Decoder(Order).decode
+decode_order = msgspec.msgpack.Decoder(_Ordered).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 

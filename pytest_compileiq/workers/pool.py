@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -16,8 +16,6 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
 from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch, LockClocks, Workload
-from pytest_compileiq.rules.calls import CallTimes, FirstCalls
-from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.wait import Timer
 from pytest_compileiq.timing.registry import holds_context
@@ -29,14 +27,6 @@ from pytest_compileiq.workers.worker import Worker
 
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
-_Answer = TypeVar(
-    "_Answer",
-    messages.CheckAnswer,
-    BlockAnswer,
-    messages.LookAnswer,
-    messages.DrawAnswer,
-    messages.FirstCallsAnswer,
-)
 
 
 class EvaluationFailed(CompileIQError):
@@ -127,11 +117,28 @@ class Pool:
             with self._entered(number, benchmark):
                 pass
 
-    def check(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
-    ) -> Touched:
-        """Run the body once in worker ``number``; returns what it touched."""
-        return self._ask(number, benchmark, messages.CheckTask(workload.name, controls), messages.CheckAnswer).touched
+    def ask(self, number: int, benchmark: TunedBenchmark, task: messages.Task[_Given]) -> _Given:
+        """Have worker ``number`` do ``task``; what is timed, while nobody else measures on the objectives' devices."""
+        is_timed = isinstance(task, messages.BlockTask | messages.LookTask)
+        timed = benchmark.timed_objectives if is_timed else ()
+        with self._entered(number, benchmark, [benchmark.device_kind(each.metric) for each in timed]) as worker:
+            try:
+                if not worker.line.shares_files:  # no other machine builds what it measures
+                    for controls in (None, *filter(None, task.arms.values())):
+                        worker.line.bring(benchmark.builds.made(controls))
+                answer = worker.ask(task, benchmark.spec.timeout_s)
+            except WorkerDied as death:
+                self.discard(number)
+                raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
+            if isinstance(answer, messages.FailureAnswer):
+                if answer.poisoned:
+                    self.discard(number)
+                    self.transport.sweep([each.line for each in self._workers.values()])
+                raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
+            if not isinstance(answer, task.answer):
+                self.discard(number)
+                raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
+            return cast("_Given", answer)
 
     def block(
         self,
@@ -149,8 +156,8 @@ class Pool:
         if plan.launch is None:
             plan = replace(plan, launch=self._launches.get(of_all), lock_clocks=self.lock_clocks)
         on_gpu = holds_context(benchmark.builder.clock)
-        task = messages.BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
-        answer = self._ask_alone(number, benchmark, task, BlockAnswer)
+        task = messages.BlockTask(workload.name, arms["tuned"], arms["baseline"], plan, on_gpu)
+        answer = self.ask(number, benchmark, task)
         for metric, conditions in answer.conditions.items():
             _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch
@@ -171,34 +178,6 @@ class Pool:
         """What its blocks could not see of their device, or keep out of it, in sentences, each once."""
         return tuple(self._remarks.get(benchmark.nodeid, ()))
 
-    def look(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
-    ) -> CallTimes | None:
-        """Look in worker ``number`` at the call that the body measures; None where it measures none."""
-        return self._ask_alone(number, benchmark, messages.LookTask(workload.name, controls), messages.LookAnswer).times
-
-    def draw(
-        self,
-        number: int,
-        benchmark: TunedBenchmark,
-        controls: ControlsFile | None,
-        workload: Workload,
-        seed: int,
-        *,
-        bits_promised: bool = False,
-    ) -> Draw:
-        """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: as tuned, and twice as the baseline."""
-        task = messages.DrawTask(workload.name, controls, seed, bits_promised)
-        return self._ask(number, benchmark, task, messages.DrawAnswer).drawn
-
-    def first_calls(
-        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile, workload: Workload, seed: int
-    ) -> FirstCalls | None:
-        """Time in worker ``number`` the first call of a copy of each arm's build; None where that decides nothing."""
-        return self._ask(
-            number, benchmark, messages.FirstCallsTask(workload.name, controls, seed), messages.FirstCallsAnswer
-        ).calls
-
     def discard(self, number: int) -> None:
         """End worker ``number`` if there is one; the next of that number is a fresh process."""
         if (worker := self._workers.pop(number, None)) is not None:
@@ -212,42 +191,6 @@ class Pool:
             worker.close()
         self._workers.clear()
         self.transport.sweep()
-
-    def _ask_alone(
-        self, number: int, benchmark: TunedBenchmark, task: messages.Task, expected: type[_Answer]
-    ) -> _Answer:
-        """As ``_ask``, while nobody else measures on the devices of the objectives."""
-        kinds = [benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives]
-        return self._ask(number, benchmark, task, expected, kinds)
-
-    def _ask(
-        self,
-        number: int,
-        benchmark: TunedBenchmark,
-        task: messages.Task,
-        expected: type[_Answer],
-        kinds: Sequence[str] = (),
-    ) -> _Answer:
-        with self._entered(number, benchmark, kinds) as worker:
-            try:
-                if not worker.line.shares_files:  # no other machine builds what it measures
-                    tuned: tuple[ControlsFile | None, ...]
-                    tuned = (task.baseline, task.tuned) if isinstance(task, messages.BlockTask) else (task.controls,)
-                    for controls in (None, *tuned):
-                        worker.line.bring(benchmark.builds.made(controls))
-                answer = worker.ask(task, benchmark.spec.timeout_s)
-            except WorkerDied as death:
-                self.discard(number)
-                raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
-            if isinstance(answer, messages.FailureAnswer):
-                if answer.poisoned:
-                    self.discard(number)
-                    self.transport.sweep([each.line for each in self._workers.values()])
-                raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
-            if not isinstance(answer, expected):
-                self.discard(number)
-                raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
-            return answer
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────
 

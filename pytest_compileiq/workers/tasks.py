@@ -43,7 +43,7 @@ def converse(inside: WorkerPlugin, item: pytest.Function) -> None:
 
 
 def serve(
-    benchmark: TunedBenchmark, body: Body, task: messages.Task, tick: Callable[[], object]
+    benchmark: TunedBenchmark, body: Body, task: messages.Task[object], tick: Callable[[], object]
 ) -> messages.TaskAnswer:
     """Do one task. A body that leaves a process behind has failed, whatever else it did."""
     children = _children()
@@ -56,20 +56,21 @@ def serve(
     return answer
 
 
-def _do(benchmark: TunedBenchmark, body: Body, task: messages.Task, tick: Callable[[], object]) -> messages.TaskAnswer:
+def _do(
+    benchmark: TunedBenchmark, body: Body, task: messages.Task[object], tick: Callable[[], object]
+) -> messages.TaskAnswer:
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
-    baseline, tuned = (task.baseline, task.tuned) if isinstance(task, messages.BlockTask) else (None, task.controls)
-    bodies = Bodies(benchmark, body, {"baseline": baseline, "tuned": tuned}, workload, tick)
+    bodies = Bodies(benchmark, body, task.arms, workload, tick)
     if isinstance(task, messages.BlockTask):
         return run_block(bodies, task.plan, parent_holds_context=task.parent_holds_context)
     if isinstance(task, messages.CheckTask):
-        return messages.CheckAnswer(check_body(bodies).touched)
+        return check_body(bodies).touched
     if isinstance(task, messages.DrawTask):
         drawn = run_draw(bodies, task.seed, bits_promised=task.bits_promised)
-        return messages.DrawAnswer(msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed)))
+        return msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed))
     if isinstance(task, messages.FirstCallsTask):
-        return messages.FirstCallsAnswer(time_first_calls_of_copies(bodies, task.seed))
-    return messages.LookAnswer(look(partial(run_arm, bodies, "tuned", Outputs()), tick))
+        return time_first_calls_of_copies(bodies, task.seed)
+    return look(partial(run_arm, bodies, "tuned", Outputs()), tick)
 
 
 def pack_builder(builder: Builder) -> bytes | None:

@@ -44,7 +44,7 @@ class Worker:
             self._expect(messages.Ready)
             self._ready = True
 
-    def ask(self, task: messages.Task, timeout_s: float) -> messages.TaskAnswer:
+    def ask(self, task: messages.Task[object], timeout_s: float) -> messages.TaskAnswer:
         """Have the entered test do ``task``; ``timeout_s`` bounds the time without progress."""
         self.line.send(task)
         answer = self.line.receive(timeout_s)

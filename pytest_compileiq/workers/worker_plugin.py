@@ -83,7 +83,7 @@ class WorkerPlugin:
         with contextlib.suppress(OSError):
             self.channel.send(Failed(self._failure or said))
 
-    def converse(self, entered: Entered, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
+    def converse(self, entered: Entered, answer: Callable[[Task[object], Callable[[], object]], TaskAnswer]) -> None:
         """Within a test whose fixtures are up: say so, and answer tasks until told to leave."""
         self._entered = True
         self.channel.send(entered)

@@ -114,9 +114,9 @@ def test_a_disturbed_device_judges_nobody(chosen):
 
 def test_a_lost_worker_is_asked_again(chosen):
     class LostOnce(FakePool):
-        def check(self, *arguments):
+        def ask(self, *arguments):
             self.failures = {} if self.asked else {"-n0\n": EvaluationFailed(None, "lost", "the node went down")}
-            return super().check(*arguments)
+            return super().ask(*arguments)
 
     pool = LostOnce(seconds=taking({}).seconds)
     playoff, tally, _ = chosen(scored(2), pool)

@@ -16,6 +16,7 @@ from pytest_compileiq.rules.calls import Called, FirstCalls
 from pytest_compileiq.rules.stress import Draw
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
+from pytest_compileiq.workers.messages import DrawTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences
 
@@ -191,9 +192,10 @@ def test_draws_are_held_to_the_baseline_s_bits_where_the_controls_promise_them(t
     asked = set()
 
     class Watching(FakePool):
-        def draw(self, number, benchmark, controls, workload, seed, *, bits_promised=False):
-            asked.add(bits_promised)
-            return super().draw(number, benchmark, controls, workload, seed, bits_promised=bits_promised)
+        def ask(self, number, benchmark, task):
+            if isinstance(task, DrawTask):
+                asked.add(task.bits_promised)
+            return super().ask(number, benchmark, task)
 
     made = ProjectOnFakes(tmp_path, space={option: literal("", knockout_prob=0.5)})
     made.tune(Watching(seconds=by_options({option: 8e-4}), touched=DRAWING), builder)

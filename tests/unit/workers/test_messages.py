@@ -16,9 +16,7 @@ from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
-    CheckAnswer,
     CheckTask,
-    DrawAnswer,
     DrawTask,
     Enter,
     Entered,
@@ -26,7 +24,6 @@ from pytest_compileiq.workers.messages import (
     FailureAnswer,
     Leave,
     Left,
-    LookAnswer,
     LookTask,
     Quit,
     Ready,
@@ -43,17 +40,17 @@ TOUCHED = Touched(frozenset({"kernel"}), frozenset({"TILE"}))
 ORDERS = [
     Start("sub", ("test_k.py::test_k",), {"verbose": 1}, ("slow: slow",), ("src", None), {"HOME": "/"}),
     Enter("test_k.py::test_k", b"\x80pickled"), Enter("test_k.py::test_k", None), Leave(), Quit(),
-    CheckTask("default", CONTROLS), CheckTask("default", None), DrawTask("default", CONTROLS, 7, True), BlockTask("default", None, BLOB, PLAN),
+    CheckTask("default", CONTROLS), CheckTask("default", None), DrawTask("default", CONTROLS, 7, True), BlockTask("default", BLOB, None, PLAN),
     LookTask("small", CONTROLS),
 ]  # fmt: skip
 ANSWERS = [
-    Ready(), Entered(), Left(None), Left("teardown"), Failed("ImportError"), CheckAnswer(TOUCHED),
+    Ready(), Entered(), Left(None), Left("teardown"), Failed("ImportError"), TOUCHED,
     BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
     BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     BlockAnswer({}, {}, TOUCHED, ("short",), {"runtime": ChecksMade("check", 288, 32)}),
     BlockAnswer({}, {}, TOUCHED, units={"runtime": "GPU-1a2b3c4d-0000"}),
-    DrawAnswer(Draw(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)})),
-    LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
+    Draw(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)}),
+    None, CallTimes(1.0, 0.5, 0.7, 3, 0.5, None),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip
 
@@ -70,7 +67,7 @@ def test_an_answer_arrives_as_it_was(answer):
 
 MALFORMED = {
     "no message": b"\xc1", "nothing": b"", "cut off": encode(ANSWERS[6])[:-3], "an order": encode(ORDERS[0]),
-    "a type that is none": encode({"type": "Pickle"}), "a field short": encode({"type": "CheckAnswer"}),
+    "a type that is none": encode({"type": "Pickle"}), "a field short": encode({"type": "Touched"}),
     "a number for a text": encode({"type": "Left", "reason": 3}),
     "an arm that is none": encode({"type": "FailureAnswer", "arm": "both", "kind": "wrong", "reason": "",
                                    "poisoned": False}),

@@ -20,7 +20,6 @@ from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
 from pytest_compileiq.workers.messages import (
     BlockTask,
-    CheckAnswer,
     CheckTask,
     Enter,
     Entered,
@@ -37,6 +36,7 @@ from pytest_compileiq.workers.transport import WorkerDied
 TOUCHED = Touched(frozenset(), frozenset())
 START = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})
 WORKLOAD = Workload("default")
+CHECK = CheckTask("default", None)
 PLAN = BlockPlan("baseline", ("ABBA",), 2)
 
 
@@ -74,7 +74,7 @@ def test_a_worker_stays_in_its_test_from_task_to_task_and_leaves_it_for_another(
     carrier = FakeCarrier()
     pool = pool_of(carrier)
     for which in (benchmark, benchmark, other):
-        pool.check(0, which, None, WORKLOAD)
+        pool.ask(0, which, CHECK)
     assert [what for what, _ in carrier.said] == [
         "Start", "Enter", "CheckTask", "CheckTask", "Leave", "Enter", "CheckTask",
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     assert block.touched == Touched(frozenset({"kernel"}), frozenset())
     assert carrier.said[0] == ("alone", ("cpu",)) and ("BlockTask", 0) in carrier.said
     carrier.said.clear()
-    pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+    pool_of(carrier).ask(0, benchmark, CHECK)
     assert "alone" not in [what for what, _ in carrier.said]
 
 
@@ -166,7 +166,7 @@ def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark):
     for shares_files in (True, False):
         carrier, orders = afar(benchmark)
         carrier.shares_files = shares_files
-        pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+        pool_of(carrier).ask(0, benchmark, CHECK)
         builders = [order.builder for order in orders if isinstance(order, Enter)]
         assert builders == [pack_builder(benchmark.builder) if shares_files else None]
 
@@ -174,7 +174,7 @@ def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark):
 def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmark):
     carrier, _ = afar(benchmark)
     arms = [benchmark.builder.render(Candidate({"-O": level})) for level in (1, 2)]
-    pool_of(carrier).check(0, benchmark, arms[0], WORKLOAD)
+    pool_of(carrier).ask(0, benchmark, CheckTask("default", arms[0]))
     pool_of(carrier).block(0, benchmark, {"baseline": arms[0], "tuned": arms[1]}, WORKLOAD, PLAN)
     names = [benchmark.builds.made(controls).name for controls in (None, *arms)]
     said = [(what, which) for what, which in carrier.said if what in ("bring", "CheckTask", "BlockTask")]
@@ -197,7 +197,7 @@ def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmar
 def test_a_machine_that_makes_something_else_of_the_marker_is_refused(benchmark, changes, reason):
     carrier, _ = afar(benchmark, **changes)
     with pytest.raises(NoWorker):
-        pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+        pool_of(carrier).ask(0, benchmark, CHECK)
     refused = [said for what, said in carrier.said if what == "refuse"]
     assert refused and all(said.startswith(f"{benchmark.nodeid}: {reason}") for said in refused)
     assert "CheckTask" not in [what for what, _ in carrier.said]
@@ -206,10 +206,10 @@ def test_a_machine_that_makes_something_else_of_the_marker_is_refused(benchmark,
 def test_the_time_of_a_compilation_is_taken_where_the_compiler_is_the_same_one(tmp_path):
     compiled = fake_benchmark(tmp_path, FakeBuilder(), objectives=[minimize("compile_time")])
     same, _ = afar(compiled, compiler=identity_of_compiler(compiled.builder.compiler))
-    assert pool_of(same).check(0, compiled, None, WORKLOAD)
+    assert pool_of(same).ask(0, compiled, CHECK)
     other, _ = afar(compiled, compiler="fake 2.0 (other)")
     with pytest.raises(NoWorker, match=r"it compiles by fake 2\.0 \(other\) \(here fake "):
-        pool_of(other).check(0, compiled, None, WORKLOAD)
+        pool_of(other).ask(0, compiled, CHECK)
 
 
 def test_a_claim_is_for_the_device_that_is_measured_on_afar(benchmark):
@@ -228,7 +228,7 @@ def test_a_machine_that_cannot_set_the_test_up_is_refused_and_this_one_is_not(be
             shares_files=shares_files,
         )
         with pytest.raises(NoWorker, match="no compiler 'gcc'"):
-            pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+            pool_of(carrier).ask(0, benchmark, CHECK)
         assert ("refuse" in [what for what, _ in carrier.said]) is not shares_files
 
 
@@ -250,9 +250,9 @@ def test_a_worker_that_gets_nowhere_is_no_verdict_and_is_not_used_again(benchmar
     carrier = answering(**NOT_READY[why])
     pool = pool_of(carrier)
     with pytest.raises(NoWorker, match="no module named x"):
-        pool.check(0, benchmark, None, WORKLOAD)
+        pool.ask(0, benchmark, CHECK)
     assert carrier.said[-1] == ("kill", 0)
-    pool.check(0, benchmark, None, WORKLOAD)
+    pool.ask(0, benchmark, CHECK)
     assert ("Start", 1) in carrier.said
 
 
@@ -272,15 +272,15 @@ def test_a_worker_that_does_not_survive_its_task_is_replaced_and_nobodys_arm_is_
     carrier = answering(CheckTask=answer)
     pool = pool_of(carrier)
     with pytest.raises(EvaluationFailed) as failed:
-        pool.check(0, benchmark, None, WORKLOAD)
+        pool.ask(0, benchmark, CHECK)
     assert (failed.value.arm, failed.value.kind) == (None, kind)
     assert ("kill", 0) in carrier.said
-    assert pool.check(0, benchmark, None, WORKLOAD) and ("Start", 1) in carrier.said
+    assert pool.ask(0, benchmark, CHECK) and ("Start", 1) in carrier.said
 
 
 def test_an_answer_of_another_kind_than_the_task_asks_for_is_a_crash(benchmark):
-    carrier = answering(BlockTask=CheckAnswer(Touched(frozenset(), frozenset())))
-    with pytest.raises(EvaluationFailed, match="answered CheckAnswer to a BlockTask"):
+    carrier = answering(BlockTask=TOUCHED)
+    with pytest.raises(EvaluationFailed, match="answered Touched to a BlockTask"):
         pool_of(carrier).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
 
 
@@ -288,9 +288,9 @@ def test_a_failed_body_keeps_its_worker_and_says_whose_fault_it_is(benchmark):
     carrier = answering(CheckTask=FailureAnswer("tuned", "wrong", "1 != 2", poisoned=False))
     pool = pool_of(carrier)
     with pytest.raises(EvaluationFailed, match="1 != 2") as failed:
-        pool.check(0, benchmark, None, WORKLOAD)
+        pool.ask(0, benchmark, CHECK)
     assert (failed.value.arm, failed.value.kind) == ("tuned", "wrong")
-    pool.check(0, benchmark, None, WORKLOAD)
+    pool.ask(0, benchmark, CHECK)
     assert "kill" not in [what for what, _ in carrier.said]
 
 
@@ -299,15 +299,15 @@ def test_a_poisoned_worker_is_replaced_and_what_it_left_behind_is_killed_but_not
     pool = pool_of(carrier)
     pool.prepare(range(3), benchmark)
     with pytest.raises(EvaluationFailed, match="left 1"):
-        pool.check(1, benchmark, None, WORKLOAD)
+        pool.ask(1, benchmark, CHECK)
     assert carrier.said[-2:] == [("kill", 1), ("sweep", (0, 2))]
 
 
 def test_a_worker_that_dies_of_its_last_test_is_replaced_before_the_next(benchmark, other):
     carrier = answering(Leave=WorkerDied("crash", "killed by SIGSEGV"))
     pool = pool_of(carrier)
-    pool.check(0, benchmark, None, WORKLOAD)
-    pool.check(0, other, None, WORKLOAD)
+    pool.ask(0, benchmark, CHECK)
+    pool.ask(0, other, CHECK)
     assert [what for what, _ in carrier.said] == [
         "Start", "Enter", "CheckTask", "Leave", "kill", "Start", "Enter", "CheckTask",
     ]  # fmt: skip
@@ -360,24 +360,24 @@ LOST = WorkerDied("lost", "node 7 went down")
 def test_what_was_lost_with_its_machine_is_told_apart_from_a_crash(benchmark):
     pool = pool_of(answering(CheckTask=LOST))
     with pytest.raises(EvaluationFailed) as failed:
-        pool.check(0, benchmark, None, WORKLOAD)
+        pool.ask(0, benchmark, CHECK)
     assert (failed.value.arm, failed.value.kind, failed.value.reason) == (None, "lost", "node 7 went down")
 
 
 def test_a_lost_worker_is_asked_again_in_another_and_twice_at_most(benchmark):
     carrier = answering(CheckTask=LOST)
     pool = pool_of(carrier)
-    assert asked_again(lambda: pool.check(0, benchmark, None, WORKLOAD))
+    assert asked_again(lambda: pool.ask(0, benchmark, CHECK))
     assert [what for what, _ in carrier.said].count("CheckTask") == 2
     always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, CheckTask) else obedient(order)))
     with pytest.raises(EvaluationFailed, match="node 7 went down"):
-        asked_again(lambda: always.check(0, benchmark, None, WORKLOAD))
+        asked_again(lambda: always.ask(0, benchmark, CHECK))
     assert [what for what, _ in always.transport.said].count("CheckTask") == 2
 
 
 def test_a_worker_that_is_lost_before_it_is_ready_is_replaced_but_not_for_ever(benchmark):
     carrier = answering(Enter=LOST)
-    assert pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+    assert pool_of(carrier).ask(0, benchmark, CHECK)
     assert ("Start", 1) in carrier.said
     always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, Enter) else obedient(order)))
     with pytest.raises(NoWorker, match="node 7 went down"):
