@@ -234,29 +234,40 @@ class Search:
         return deque(earlier[-1:])
 
     def _remember(self, asked: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Told]:
-        return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
+        """Take in what an earlier run evaluated; scores learn from its samples."""
+        told, benchmark = {}, self.brief.benchmark
+        for place, evaluated in done.items():
+            if len(evaluated.scores) not in (0, objectives := len(benchmark.objectives)):
+                raise ValueError(f"{len(evaluated.scores)} scores of {objectives} objectives")
+            candidate, errors = asked[place], self.brief.scorer.recall(evaluated.rows)
+            controls = benchmark.rendered(candidate)
+            key = key_of(benchmark, controls, evaluated.digest) if evaluated.digest else None
+            self._injected |= candidate.blob is not None and evaluated.digest not in ("", self._baseline)
+            self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
+            scored = Scored(evaluated.scores, controls)
+            told[place] = self._count(candidate, controls, replace(evaluated, errors=errors), key, scored)
+            self.tally.evaluations += 1
+        return told
 
-    def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
-        if len(evaluated.scores) not in (0, objectives := len(self.brief.benchmark.objectives)):
-            raise ValueError(f"{len(evaluated.scores)} scores of {objectives} objectives")
-        errors = self.brief.scorer.recall(evaluated.rows)
-        told = Told(candidate, evaluated.scores, evaluated.failure, errors=errors)
-        self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
+    def _count(
+        self, candidate: Candidate, controls: ControlsFile, evaluated: Evaluated, key: Key | None, scored: Scored | None
+    ) -> Told:
+        """Take in one evaluation. Without ``scored``, others of its machine code are judged anew."""
         self.tally.valid += bool(evaluated.scores)
-        if evaluated.failure is not None and not evaluated.duplicate:
-            self.tally.fail(evaluated.failure, evaluated.reason)
-        self.tally.duplicates += evaluated.duplicate
-        if evaluated.digest:
-            controls = self.brief.benchmark.rendered(candidate)
-            key = key_of(self.brief.benchmark, controls, evaluated.digest)
+        if key is not None:
             self.aliases.setdefault(key, []).append(controls.knobs)
             if evaluated.duplicate:
-                told = replace(self._seen[key], candidate=candidate, duplicate=True)
-            else:
-                told = replace(told, code=name_of(key))
-                self._keep(key, told, Scored(evaluated.scores, controls))
-        self._injected |= candidate.blob is not None and evaluated.digest not in ("", self._baseline)
-        self.tally.evaluations += 1
+                self.tally.duplicates += 1
+                return replace(self._seen[key], candidate=candidate, duplicate=True)
+        if evaluated.failure is not None:
+            self.tally.fail(evaluated.failure, evaluated.reason)
+        code = name_of(key) if key is not None else ""
+        told = Told(candidate, evaluated.scores, evaluated.failure, errors=evaluated.errors, code=code)
+        if key is not None and scored is not None:
+            self._seen[key] = told
+            if told.scores:
+                self.scored[key] = scored
+                self.tally.score(told.scores[0])
         return told
 
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,8 +280,16 @@ class Search:
         self._expect_injection([(batch.candidates[place], build) for place, build in built.items()])
         for place, (candidate, controls, _) in batch.left.items():
             self._attempt = None
-            told[place], evaluated = self._judge(candidate, controls, built[place], batch.number, place)
-            self.tally.valid += bool(evaluated.scores)
+            key, evaluated, scored = self._judge(controls, built[place], batch.number, place)
+            if scored is not None and scored.scores:
+                self._bodies += 1
+                self.offered |= candidate.knobs.keys()
+                self.read |= scored.read
+            kind = evaluated.failure
+            if kind is not None and not evaluated.duplicate and kind not in self.tally.invalid:
+                # At once, since a search may consist of failures alone.
+                brief.progress.say(f"the first invalid candidate ({kind}): {evaluated.reason}")
+            told[place] = self._count(candidate, controls, evaluated, key, scored)
             brief.journal.finished(batch.number, place, evaluated, self._attempt)
             brief.trackers.tell("evaluated", self.tally.evaluations, candidate, evaluated)
             self.tally.evaluations += 1
@@ -297,34 +316,27 @@ class Search:
             )
 
     def _judge(
-        self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError, batch: int, place: int
-    ) -> tuple[Told, Evaluated]:
+        self, controls: ControlsFile, build: BuildResult | BuildError, batch: int, place: int
+    ) -> tuple[Key | None, Evaluated, Scored | None]:
         if isinstance(build, BuildError):
-            self._fail(build.kind, str(build))
-            return self._evaluated(Told(candidate, failure=build.kind), str(build))
-        key = key_of(self.brief.benchmark, controls, build.digest)
-        self.aliases.setdefault(key, []).append(controls.knobs)
-        if key in self._seen:
-            self.tally.duplicates += 1
-            before = replace(self._seen[key], candidate=candidate, duplicate=True)
-            return self._evaluated(before, "", build.digest)
+            return None, Evaluated((), build.kind, str(build), False, "", [], self.tally.seconds), None
+        key, digest = key_of(self.brief.benchmark, controls, build.digest), build.digest
+        if (before := self._seen.get(key)) is not None:
+            seen = Evaluated(before.scores, before.failure, "", True, digest, [], self.tally.seconds, before.errors)
+            return key, seen, None
         if never := self.why_never(build):
-            kind, reason = never
-            self._fail(kind, reason)
-            return self._evaluated(Told(candidate, failure=kind, code=name_of(key)), reason, build.digest)
+            return key, Evaluated((), *never, False, digest, [], self.tally.seconds), None
         try:
             scored = self._score(controls, build, batch, place)
         except EvaluationFailed as failure:
-            self._fail(failure.kind, failure.reason)
-            told = Told(candidate, failure=failure.kind, code=name_of(key))
-            self._keep(key, told, Scored((), controls))
-            return self._evaluated(told, failure.reason, build.digest)
-        self._bodies += 1
-        self.offered |= candidate.knobs.keys()
-        self.read |= scored.read
-        told = Told(candidate, scored.scores, errors=scored.errors, code=name_of(key))
-        self._keep(key, told, scored)
-        return self._evaluated(told, "", build.digest, scored)
+            failed = Evaluated((), failure.kind, failure.reason, False, digest, [], self.tally.seconds)
+            return key, failed, Scored((), controls)
+        samples = [list(asdict(row).values()) for row in scored.samples]
+        return (
+            key,
+            Evaluated(scored.scores, None, "", False, digest, samples, self.tally.seconds, scored.errors),
+            scored,
+        )
 
     def _score(self, controls: ControlsFile, build: BuildResult, batch: int, place: int) -> Scored:
         """Score a candidate, again while its worker is lost through no doing of its own, but not for ever."""
@@ -343,28 +355,8 @@ class Search:
         reason = f"{len(losses)} workers were lost with {named}: {'; '.join(losses)}"
         raise EvaluationFailed(None, "lost", reason)
 
-    def _fail(self, kind: FailureKind, reason: str) -> None:
-        """Count a failure; the first of its kind is shown at once, since a search may consist of failures alone."""
-        if kind not in self.tally.invalid:
-            self.brief.progress.say(f"the first invalid candidate ({kind}): {reason}")
-        self.tally.fail(kind, reason)
-
     def why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
         """Why this machine code may not be proposed, whatever it scores, as kind and reason; None when it may."""
         if retired := next((each for each in self.brief.withdrawn if each.is_of(build.code)), None):
             return "wrong", f"withdrawn before: {retired.reason}"
         return why_unfit(self.brief.benchmark, build, self.brief.stands_for)
-
-    def _keep(self, key: Key, told: Told, scored: Scored) -> None:
-        self._seen[key] = told
-        if told.scores:
-            self.scored[key] = scored
-            self.tally.score(told.scores[0])
-
-    def _evaluated(
-        self, told: Told, reason: str, digest: str = "", scored: Scored | None = None
-    ) -> tuple[Told, Evaluated]:
-        samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
-        return told, Evaluated(
-            told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds, told.errors
-        )
