@@ -50,11 +50,8 @@ def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from
     if start_from is None:
         artifact = integrity.read()
         if (committed := integrity.controls(artifact)) is None:
-            raise Stop(
-                Verdict.MISSING,
-                f"{benchmark.name} has no committed controls to draw with: its outcome is {artifact.outcome!r}",
-                "name others: --tune-from=PATH",
-            )
+            why = f"{benchmark.name} has no committed controls to draw with: its outcome is {artifact.outcome!r}"
+            raise Stop(Verdict.MISSING, why, "name others: --tune-from=PATH")
         return committed
     try:
         candidate = read_candidates(start_from)[0]

@@ -99,11 +99,9 @@ class Integrity:
         if choice.kind == "missing":
             if adopted := self._adopted(self.store.names(), say):
                 return adopted
-            raise Stop(
-                Verdict.MISSING,
-                f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
-                "run: pytest --tune {test}; to try its body first: pytest --acf-check=off {test}",
-            )
+            why = f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}"
+            remedy = "run: pytest --tune {test}; to try its body first: pytest --acf-check=off {test}"
+            raise Stop(Verdict.MISSING, why, remedy)
         if choice.kind == "other-compiler":
             raise self._other_compiler(choice)
         if choice.kind == "other-architecture":
@@ -116,15 +114,10 @@ class Integrity:
         if artifact.benchmark != benchmark.nodeid:
             if adopted := self._adopted([benchmark.name], say):
                 return adopted
-            raise Stop(
-                Verdict.STALE,
-                f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
-                RETUNE
-                if is_ownerless(artifact, benchmark.rootdir)
-                else own_name(self.store, benchmark.name, artifact.benchmark),
-                ends=("benchmark",),
-                artifact=artifact,
-            )
+            owned = not is_ownerless(artifact, benchmark.rootdir)
+            remedy = own_name(self.store, benchmark.name, artifact.benchmark) if owned else RETUNE
+            why = f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}"
+            raise Stop(Verdict.STALE, why, remedy, ends=("benchmark",), artifact=artifact)
         return artifact
 
     def _adopted(self, names: Sequence[str], say: Callable[[str], object]) -> Artifact | None:
@@ -133,16 +126,12 @@ class Integrity:
         former = next(filter(None, map(self._former, here)), None)
         if former is None:
             return None
-        before, nodeid = former.artifact.benchmark, self.benchmark.nodeid
+        before = former.artifact.benchmark
         if not self.adopts:
-            raise Stop(
-                Verdict.STALE,
-                f"the artifact {former.name!r} was made for {before}, which is gone; {nodeid} has its digest and its "
-                "machine code",
-                "if the test moved or was renamed, keep the artifact: pytest --acf-adopt {test}",
-                ends=("benchmark",),
-                artifact=former.artifact,
-            )
+            gone = f"the artifact {former.name!r} was made for {before}, which is gone"
+            why = f"{gone}; {self.benchmark.nodeid} has its digest and its machine code"
+            remedy = "if the test moved or was renamed, keep the artifact: pytest --acf-adopt {test}"
+            raise Stop(Verdict.STALE, why, remedy, ends=("benchmark",), artifact=former.artifact)
         try:
             adopted = self._adopt(former)
         except StoreError as error:
@@ -200,15 +189,11 @@ class Integrity:
             if former := formerly_held(self.benchmark, controls.knobs):
                 options, wider = former
                 remedy = f"{wider} in the marker lets them in; {RETUNE}" if wider else RETUNE
-                raise Stop(
-                    Verdict.STALE, f"the compiler's space here no longer holds {options}", remedy, ends=("compiler",)
-                )
+                why = f"the compiler's space here no longer holds {options}"
+                raise Stop(Verdict.STALE, why, remedy, ends=("compiler",))
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
-            raise Stop(
-                Verdict.CORRUPT,
-                f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                RETUNE,
-            )
+            why = f"{where}: the committed controls are outside the space that the test declares: {reason}"
+            raise Stop(Verdict.CORRUPT, why, RETUNE)
         return controls
 
     def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:

@@ -84,13 +84,10 @@ def measure_again(
     except NoWorker as fault:
         raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
     except EvaluationFailed as failure:
-        is_lost = failure.arm == "baseline" or failure.kind == "disturbed"
-        raise Stop(
-            Verdict.INCONCLUSIVE if is_lost else Verdict.REFUTED,
-            f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
-            RETUNE,
-            ends=() if is_lost else ("wrong",),
-        ) from failure
+        why = f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}"
+        if failure.arm == "baseline" or failure.kind == "disturbed":
+            raise Stop(Verdict.INCONCLUSIVE, why, RETUNE) from failure
+        raise Stop(Verdict.REFUTED, why, RETUNE, ends=("wrong",)) from failure
     return decision, tuple(_measured(benchmark, claim, decision, seed))
 
 
@@ -106,19 +103,13 @@ def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -
     """Have the decision be that ``claim`` holds."""
     if decision.verdict is Verdict.PROVEN:
         return
+    claimed = f"workload {claim.workload!r}, claimed {claim_text(claim)}"
     if changed := changed_environment(claim.environment, run_environment()):
-        raise Stop(
-            Verdict.INCONCLUSIVE,
-            f"workload {claim.workload!r}, claimed {claim_text(claim)} in another environment ({changed}): "
-            f"{decision.reason}",
-            "set it as it was, or prove the controls in this one: pytest --tune --tune-budget=0 {test}",
-        )
+        why = f"{claimed} in another environment ({changed}): {decision.reason}"
+        remedy = "set it as it was, or prove the controls in this one: pytest --tune --tune-budget=0 {test}"
+        raise Stop(Verdict.INCONCLUSIVE, why, remedy)
     quiet = "measure again on a quiet machine, or " if decision.verdict is Verdict.INCONCLUSIVE else ""
     gone: End = "gain" if _other_driver(benchmark, claim) is None else "driver"
-    raise Stop(
-        decision.verdict,
-        f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
-        + (f"; {decision.note}" if decision.note else ""),
-        quiet + "tune anew: pytest --tune {test}",
-        ends=(gone,) if decision.verdict is Verdict.REFUTED else (),
-    )
+    why = f"{claimed}: {'; '.join(filter(None, (decision.reason, decision.note)))}"
+    ends = (gone,) if decision.verdict is Verdict.REFUTED else ()
+    raise Stop(decision.verdict, why, quiet + "tune anew: pytest --tune {test}", ends=ends)

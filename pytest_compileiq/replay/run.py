@@ -139,12 +139,8 @@ class Replay:
         try:
             tuned = self.benchmark.builds.look(controls) if controls else None
         except BuildError as error:
-            raise Stop(
-                Verdict.STALE,
-                f"the compiler no longer takes the committed controls: {error}",
-                RETUNE,
-                ends=("compiler",),
-            ) from error
+            why = f"the compiler no longer takes the committed controls: {error}"
+            raise Stop(Verdict.STALE, why, RETUNE, ends=("compiler",)) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
             self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
         if reason := self.benchmark.builds.why_not_kept:
@@ -160,13 +156,9 @@ class Replay:
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
-            raise Stop(
-                Verdict.STALE,
-                "; ".join(finding.message + self._because(artifact, finding, baseline) for finding in stale),
-                RETUNE if tuned is None else _REPROVE,
-                moved=moved_code(artifact, found),
-                ends=ends_of(stale),
-            )
+            why = "; ".join(finding.message + self._because(artifact, finding, baseline) for finding in stale)
+            remedy, moved = RETUNE if tuned is None else _REPROVE, moved_code(artifact, found)
+            raise Stop(Verdict.STALE, why, remedy, moved=moved, ends=ends_of(stale))
         same = [*([] if findings else ["same inputs"]), *(["same machine code"] if found.compiler.compiles else [])]
         self._passed("staleness", ", ".join(same))
 
@@ -287,13 +279,9 @@ class Replay:
         for claim in claims:
             before, after = (taken.get(claim.objective) for taken in (checked.recorded, self._recorded[name]))
             if (before, after) != (claim.baseline_value, claim.tuned_value):
-                proven = f"{claim.baseline_value!r} → {claim.tuned_value!r}"
-                raise Stop(
-                    Verdict.REFUTED,
-                    f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven} was proven",
-                    _REPROVE,
-                    ends=("gain",),
-                )
+                proven = f"{claim.baseline_value!r} → {claim.tuned_value!r} was proven"
+                why = f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven}"
+                raise Stop(Verdict.REFUTED, why, _REPROVE, ends=("gain",))
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
         return None
 
@@ -305,11 +293,8 @@ class Replay:
             return native
         others = ", ".join(sorted({claim.device for claim in claims}))
         if self.settings.check == "measure":
-            raise Stop(
-                Verdict.INCONCLUSIVE,
-                f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
-                "claim it: pytest --tune --tune-budget=0 {test}",
-            )
+            why = f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}"
+            raise Stop(Verdict.INCONCLUSIVE, why, "claim it: pytest --tune --tune-budget=0 {test}")
         return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
 
     def _device_name(self, metric: str) -> str | None:
