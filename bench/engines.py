@@ -18,7 +18,7 @@ from machine import describe
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.one_thread import one_thread
+from pytest_compileiq.search.loop import one_thread
 from pytest_compileiq.space import Space, choice, literal
 from race_peers import ENGINES, OURS, installed, opened
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from types import FrameType
+
+from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -24,7 +28,6 @@ from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Failure
 from pytest_compileiq.progress import Progress, SearchCounts
 from pytest_compileiq.rules.stopping import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
-from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Key, Scored, Scorer, key_of, name_of
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -360,3 +363,18 @@ class Search:
         if retired := next((each for each in self.brief.withdrawn if each.is_of(build.code)), None):
             return "wrong", f"withdrawn before: {retired.reason}"
         return why_unfit(self.brief.benchmark, build, self.brief.stands_for)
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Keep an engine's linear algebra on one thread: small matrices gain little from more, which spin while they wait.
+
+    Beside compilers on every core, that took as long as the compilers did.
+    """
+    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries with threads of their own: slow to look for, and only an import brings another."""
+    return ThreadpoolController()

@@ -20,7 +20,7 @@ def test_what_libraries_read_at_run_time_is_told_by_value_and_a_preloaded_file_b
 def test_a_search_adds_nothing_to_it():
     code = (
         "from pytest_compileiq.timing.run_environment import run_environment as told\n"
-        "before = told()\nfrom pytest_compileiq.search.one_thread import one_thread\n"
+        "before = told()\nfrom pytest_compileiq.search.loop import one_thread\n"
         "with one_thread(): pass\nimport pytest_compileiq.engines.ga.engine\nassert told() == before, told()\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
