@@ -38,14 +38,15 @@ from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
 from pytest_compileiq.timing.sampler import (
     ArmError,
     BlockPlan,
+    Disturbance,
     Slot,
     Timed,
+    Watch,
     sample_calls,
     sample_values,
     too_short,
     why_traced,
 )
-from pytest_compileiq.timing.watch import Disturbance, Watch
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):

@@ -32,7 +32,7 @@ from pytest_compileiq.toolchains.macros import params_in
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_compileiq.timing.written import WrittenOutput
+    from pytest_compileiq.timing.outputs import WrittenOutput
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""

@@ -18,7 +18,7 @@ from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among
 from pytest_compileiq.rules.words import change_text
 from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
-from pytest_compileiq.timing.run_environment import run_environment
+from pytest_compileiq.timing.conditions import run_environment
 from pytest_compileiq.workers.pool import MeasuredBlock
 
 SteadyScore = tuple[Objective, Workload, float, float]  # one number in every sample of an arm: baseline, tuned

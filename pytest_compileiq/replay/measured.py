@@ -18,8 +18,8 @@ from pytest_compileiq.report.claims import claim_text
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.rules.staleness import code_of
+from pytest_compileiq.timing.conditions import run_environment
 from pytest_compileiq.timing.registry import find_device_or_none
-from pytest_compileiq.timing.run_environment import run_environment
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +53,13 @@ def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
 def parent_of(stat: bytes) -> int:
     """The parent in the content of ``/proc/PID/stat``, whose name in parentheses may hold any byte."""
     return int(stat.rpartition(b")")[2].split()[1])
+
+
+def descendants(root: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """Every process below ``root``, without it, by the parent of each."""
+    above = {root}
+    while above := {pid for pid, parent in parents.items() if parent in above}:
+        yield from above
 
 
 def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[int] = ()) -> list[int]:

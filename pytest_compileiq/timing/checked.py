@@ -29,10 +29,9 @@ from pytest_compileiq.model import Arm
 from pytest_compileiq.samples import ChecksMade, SlotStart, StartKind
 from pytest_compileiq.timing.asked import MeasureArguments
 from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
-from pytest_compileiq.timing.written import POISONS, WrittenOutput
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.outputs import Bytes
+    from pytest_compileiq.timing.outputs import Bytes, WrittenOutput
 
 CHECKED_CALLS = 64  # in a row: whatever goes wrong in every n-th call shows, for n up to 64
 _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
@@ -80,7 +79,7 @@ class CheckedArm(Struct):
         """Find out which bytes of its outputs a call writes."""
         if self._is_learned:
             return
-        from pytest_compileiq.timing.outputs import equal
+        from pytest_compileiq.timing.outputs import POISONS, WrittenOutput, equal
 
         before = [output.now().copy() for output in self.asked.outputs]
         rounds = POISONS * (1 if self.asked.check is None else _ROUNDS_OF_A_CHECK) if before else ()
@@ -214,7 +213,7 @@ class CheckedArm(Struct):
 
     def _why_unlike(self, place: int, contents: list[Bytes]) -> CheckFailed:
         """Why an output is not written, or not the same whatever was there before."""
-        from pytest_compileiq.timing.outputs import difference
+        from pytest_compileiq.timing.outputs import POISONS, difference
 
         name, output = f"outputs[{place}]", self.asked.outputs[place]
         again = self._called_on(POISONS[0])[place]

@@ -23,11 +23,11 @@ from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
 from pytest_compileiq.system.wait import TOLD_S, holder_of, wait_text
-from pytest_compileiq.system.watchdog import of_each_process, parent_of
+from pytest_compileiq.system.watchdog import descendants, of_each_process, parent_of
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
 from pytest_compileiq.timing.gpu_clocks import Settled, base_clock_mhz, locked_clocks, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
-from pytest_compileiq.timing.watch import Disturbance, Watch
+from pytest_compileiq.timing.sampler import Disturbance, Watch
 
 _DRIVER = b"libcuda.so"
 
@@ -48,7 +48,8 @@ class Family:
         root = os.getppid()
 
         def on_gpu() -> int:
-            return parent_holds_context + sum(map(_has_driver, _descendants(root)))
+            parents = {pid: parent_of(stat) for pid, stat in of_each_process("stat")}
+            return parent_holds_context + sum(map(_has_driver, descendants(root, parents)))
 
         return cls(os.getpid(), holds_context, root, lambda pid: tuple(_lineage(pid)), on_gpu)
 
@@ -99,15 +100,6 @@ def _lineage(pid: int) -> Iterator[int]:
             return
         yield pid
         pid = parent_of(stat)
-
-
-def _descendants(root: int) -> Iterator[int]:
-    """Every process below ``root``, without it."""
-    parents = {pid: parent_of(stat) for pid, stat in of_each_process("stat")}
-    wanted = {root}
-    while below := {pid for pid, parent in parents.items() if parent in wanted}:
-        yield from below
-        wanted = below
 
 
 def _has_driver(pid: int) -> bool:

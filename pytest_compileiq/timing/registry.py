@@ -9,8 +9,7 @@ from functools import lru_cache
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Arm, Launch, LockClocks
 from pytest_compileiq.timing.clock import Clock, CpuClock, Device, Measures, capability, cpu_device
-from pytest_compileiq.timing.sampler import blame
-from pytest_compileiq.timing.watch import Watch
+from pytest_compileiq.timing.sampler import Watch, blame
 
 Call = Callable[[], object]
 

@@ -1,4 +1,7 @@
-"""The order of samples: quads of four slots, ABBA or BAAB, both arms alive. Nothing here prints or judges."""
+"""The order of samples: quads of four slots, ABBA or BAAB, both arms alive, while a watch looks for disturbances.
+
+Nothing here prints or judges.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from contextlib import contextmanager
 from copy import copy
 from random import Random
 from statistics import median
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +27,9 @@ from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.rules.stopping import FIRST_QUADS, Race
 from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.timing.clock import Clock
-from pytest_compileiq.timing.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.gpu_clocks import Settled
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
@@ -131,6 +137,47 @@ class Timed(Struct):
         self.restore()
         with blame(self.arm):
             yield
+
+
+class Disturbance(Signal):
+    """Others compute on the device, or nobody can tell: nothing that is measured now proves anything."""
+
+
+class Watch:
+    """Watches one block; this one is of a device that cannot tell anything.
+
+    Raises:
+        Disturbance: of ``before`` and ``after_quad``: somebody else computes on the device.
+    """
+
+    remarks: tuple[str, ...] = ()  # what could not be seen, or kept out, in sentences
+    locked_mhz: int | None = None  # where the device's clocks are held; None where they are free
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let others measure again."""
+
+    def before(self) -> None:
+        """Keep others that measure off the device from now on; asked before sampling, maybe more than once."""
+
+    def settle(self, load: Callable[[], object]) -> Settled | None:
+        """Keep the device busy with ``load`` until its clocks are steady; None where it has none to wait for."""
+        return None
+
+    def after_slot(self) -> ClockReading | None:
+        """The device's clocks, while it is still warm; None where it has none."""
+        return None
+
+    def after_quad(self) -> str | None:
+        """Why the quad does not count, or None when it counts; asked once more when the block has been sampled."""
+        return None
+
+
+UNWATCHED = Watch()
 
 
 def plan_block(

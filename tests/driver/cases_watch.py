@@ -13,7 +13,7 @@ import pytest
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, holds_context
 from pytest_compileiq.timing.gpu_watch import GpuWatch
-from pytest_compileiq.timing.watch import Disturbance
+from pytest_compileiq.timing.sampler import Disturbance
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 FIRST, SECOND = (f"GPU-{x * 8}-{x * 4}-{x * 4}-{x * 4}-{x * 12}" for x in "ab")

@@ -21,8 +21,7 @@ from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.replay.committed import Stop
 from pytest_compileiq.rules.stopping import Race, Stepping
 from pytest_compileiq.samples import ChecksMade
-from pytest_compileiq.timing.sampler import BlockPlan, Slot
-from pytest_compileiq.timing.watch import Disturbance, Watch
+from pytest_compileiq.timing.sampler import BlockPlan, Disturbance, Slot, Watch
 from pytest_compileiq.workers.messages import CheckTask, DrawTask, FailureAnswer
 from pytest_compileiq.workers.tasks import serve
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.system.other_processes import Others, Process, ProcessorTimes, others_between, others_in
+from pytest_compileiq.timing.conditions import Others, Process, ProcessorTimes, others_between, others_in
 
 BEFORE = ProcessorTimes(
     1000,

@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from pytest_compileiq.system.other_processes import Others
 from pytest_compileiq.timing import conditions
-from pytest_compileiq.timing.conditions import busy_machine, cpu_conditions
+from pytest_compileiq.timing.conditions import Others, busy_machine, cpu_conditions
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pytest_compileiq.timing.gpu_clocks import Settled
 from pytest_compileiq.timing.gpu_watch import SHARED, GpuWatch
 from pytest_compileiq.timing.nvml import GpuState
 from pytest_compileiq.timing.registry import watch_of
-from pytest_compileiq.timing.watch import Disturbance, Watch
+from pytest_compileiq.timing.sampler import Disturbance, Watch
 
 UUID = "GPU-aaaa"
 HIDDEN = 2**31 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pytest_compileiq.timing.run_environment import run_environment
+from pytest_compileiq.timing.conditions import run_environment
 
 
 def test_what_libraries_read_at_run_time_is_told_by_value_and_a_preloaded_file_by_name(monkeypatch):
@@ -19,7 +19,7 @@ def test_what_libraries_read_at_run_time_is_told_by_value_and_a_preloaded_file_b
 
 def test_a_search_adds_nothing_to_it():
     code = (
-        "from pytest_compileiq.timing.run_environment import run_environment as told\n"
+        "from pytest_compileiq.timing.conditions import run_environment as told\n"
         "before = told()\nfrom pytest_compileiq.search.loop import one_thread\n"
         "with one_thread(): pass\nimport pytest_compileiq.engines.ga.engine\nassert told() == before, told()\n"
     )

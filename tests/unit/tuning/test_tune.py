@@ -17,7 +17,6 @@ from pytest_compileiq.model import PARAMS
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.store.status import promote, retire
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.other_processes import Others
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
     FakePool,
@@ -26,6 +25,7 @@ from pytest_compileiq.testing.fakes import (
     fake_benchmark,
     fake_settings,
 )
+from pytest_compileiq.timing.conditions import Others
 from pytest_compileiq.tuning.run import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.pools import UncheckedPool
