@@ -49,7 +49,7 @@ TESTS = {
     "rules.gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py", "test_gate_fleet.py"),
     "rules.noise": ("test_noise.py",),
     "rules.recompute": ("test_gate.py", "test_gate_fleet.py"),
-    "rules.slots": ("test_design.py", "test_tails.py"),
+    "rules.comparison": ("test_design.py", "test_tails.py"),
     "rules.staleness": ("test_staleness.py",),
     "rules.stats": ("test_stats.py",),
     "rules.words": ("test_words.py", "test_claimed_devices.py"),

@@ -11,7 +11,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.machine_code.metrics import LARGEST, totals
 from pytest_compileiq.machine_code.names import listed, matching, readable
 from pytest_compileiq.model import BuildResult, FailureKind, of_entries
-from pytest_compileiq.rules.blast_radius import changed_neighbours
+from pytest_compileiq.rules.claims import changed_neighbours
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.spelling import MOST_NAMED, for_shell
 from pytest_compileiq.toolchains.functions import functions_of

@@ -12,8 +12,8 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress
 from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.claims import stored_conditions
 from pytest_compileiq.rules.comparison import Analysis, steady_values
-from pytest_compileiq.rules.conditions import stored_conditions
 from pytest_compileiq.rules.evidence import Evidence, summarise
 from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among
 from pytest_compileiq.rules.words import change_text

@@ -20,9 +20,8 @@ from pytest_compileiq.report.claims import (
     told_of_checks,
     worse_texts,
 )
-from pytest_compileiq.rules.claims import directions, worse_entries
+from pytest_compileiq.rules.claims import directions, told_of, worse_entries
 from pytest_compileiq.rules.classes import Classed, effective_classes
-from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.words import change_text, words_for
 from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity, variables_text
 from pytest_compileiq.system.printing import cells, harmless, json_text

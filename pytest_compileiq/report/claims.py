@@ -10,18 +10,18 @@ from pytest_compileiq.claim import Accuracy, Claim, Farthest, Stress
 from pytest_compileiq.machine_code.names import listed, readable
 from pytest_compileiq.model import CLOCKED, EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
-from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import (
     ClaimStep,
     WorseEntry,
     direction_of,
     in_order,
+    recorded_neighbours,
     scope_of,
     standing,
+    told_of,
     words_of,
     worse_entries,
 )
-from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.stress import by_accuracy, failure_bound
 from pytest_compileiq.rules.words import (
     change_text,

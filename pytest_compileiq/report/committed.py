@@ -12,7 +12,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.report.claims import report_on
 from pytest_compileiq.report.html.charts import ChartedSlot
-from pytest_compileiq.rules.slots import slot_value
+from pytest_compileiq.rules.comparison import slot_value
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import check_classes

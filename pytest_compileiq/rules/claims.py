@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.claim import Claim
-from pytest_compileiq.model import Direction, is_score, of_entries
+from pytest_compileiq.claim import Claim, ConditionsTable
+from pytest_compileiq.model import ARMS, Direction, is_score, of_entries
 from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, limits_text, scope_text, unit_text, words_for
+from pytest_compileiq.samples import Conditions, SampleRow
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
@@ -257,3 +258,100 @@ def worse_entries(artifact: Artifact) -> tuple[WorseEntry, ...]:
             if after > before if direction == "minimize" else after < before:
                 lost[metric, entry] = WorseEntry(metric, entry, before, after)
     return tuple(lost.values())
+
+
+# ── functions that controls change and nothing exercises ─────────────────────────────────────────────────────────
+
+
+def changed_neighbours(
+    baseline: Mapping[str, str], tuned: Mapping[str, str], stands_for: Collection[str]
+) -> tuple[str, ...]:
+    """The entries whose machine code the controls change beyond ``stands_for``, sorted.
+
+    An entry with the code of one that is stood for, in both arms, is another name of it: an alias, or a constructor's
+    second symbol.
+
+    Args:
+        baseline, tuned: entry → digest.
+        stands_for: entries that the test stands for; where nothing says which, there are no neighbours.
+    """
+    stands_for = frozenset(stands_for)
+    exercised = {(baseline[entry], tuned.get(entry)) for entry in stands_for if entry in baseline}
+    changed = ((entry, (digest, tuned.get(entry))) for entry, digest in baseline.items() if entry not in stands_for)
+    beyond = (entry for entry, arms in changed if arms[0] != arms[1] and arms not in exercised)
+    return tuple(sorted(beyond)) if stands_for else ()
+
+
+def recorded_neighbours(artifact: Artifact) -> tuple[str, ...]:
+    """The entries that the artifact's controls change beyond the functions that it says it stands for, sorted."""
+    apart = artifact.compiler.apart
+    pairs = {entry: pair for entry, pair in artifact.code.items() if pair.tuned and entry not in apart}
+    baseline = {entry: pair.baseline.sha256 for entry, pair in pairs.items()}
+    tuned = {entry: pair.tuned.sha256 for entry, pair in pairs.items() if pair.tuned}
+    return changed_neighbours(baseline, tuned, artifact.functions)
+
+
+# ── the conditions under which a GPU's samples were taken ────────────────────────────────────────────────────────
+
+SHORT_CALL_S = 10e-6
+POWER_CAP = "software power cap"
+_WORTH_TELLING = 1.1
+
+
+def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], call_s: float) -> ConditionsTable:
+    """The conditions of all blocks together, for a claim on ``rows`` whose shorter arm takes ``call_s`` seconds."""
+    from statistics import median, median_low  # heavy: decimal
+
+    first = taken[0]
+    mhz = {arm: [row.clocks.sm_mhz for row in rows if row.arm == arm and row.clocks] for arm in ARMS}
+    ratios = [conditions.eager_ratio for conditions in taken if conditions.eager_ratio is not None]
+    settled = [conditions.settled for conditions in taken if conditions.settled is not None]
+    clocks = [row.clocks for row in rows if row.clocks is not None]
+
+    def middle(clocks_mhz: Iterable[int | None]) -> int | None:
+        known = [mhz for mhz in clocks_mhz if mhz is not None]
+        return median_low(known) if known else None  # the lower median, which is a clock that the GPU has
+
+    return ConditionsTable(
+        launch=first.launch,
+        l2=first.l2,
+        all_streams=any(conditions.all_streams for conditions in taken),
+        empty_s=median(conditions.empty_s for conditions in taken),
+        eager_ratio=median(ratios) if ratios else None,
+        diluted=call_s < SHORT_CALL_S,
+        locked_mhz=first.locked_mhz,
+        warm_up_s=max(conditions.warm_up_s for conditions in taken),
+        settled=all(settled) if settled else None,
+        baseline_mhz=middle(mhz["baseline"]),
+        tuned_mhz=middle(mhz["tuned"]),
+        memory_mhz=middle(reading.memory_mhz for reading in clocks),
+        held_by=tuple(sorted({reason for reading in clocks for reason in reading.reasons})),
+    )
+
+
+def told_of(claim: Claim) -> list[str]:
+    """What a reader of a claim must know of how it was measured, in sentences; nothing for most claims."""
+    if not (claim.conditions and claim.baseline and claim.tuned):
+        return []
+    return told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
+
+
+def told(conditions: ConditionsTable, call_s: float) -> list[str]:
+    """As ``told_of``, of a claim whose shorter arm takes ``call_s`` seconds."""
+    sentences = []
+    if conditions.eager_ratio is not None and conditions.eager_ratio >= _WORTH_TELLING:
+        sentences.append(
+            f"measured in a CUDA graph: launched one by one, the calls take {conditions.eager_ratio:.1f} times as long"
+        )
+    if conditions.diluted:
+        sentences.append(
+            f"diluted: of the call's {call_s * 1e6:.1f} µs an empty kernel would take {conditions.empty_s * 1e6:.1f}, "
+            "so that the kernel itself gains more than is claimed"
+        )
+    if conditions.locked_mhz is not None:
+        sentences.append(f"measured with the clocks locked at {conditions.locked_mhz} MHz")
+    if POWER_CAP in conditions.held_by:
+        arms = {"baseline": conditions.baseline_mhz, "tuned": conditions.tuned_mhz}
+        at = ", ".join(f"{arm} at {mhz} MHz" for arm, mhz in arms.items() if mhz is not None)
+        sentences.append(f"the power limit held the clocks{at and ': '}{at}")
+    return sentences

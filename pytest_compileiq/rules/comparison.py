@@ -1,4 +1,4 @@
-"""Two arms compared as ratio or difference, and what one left-out control loses.
+"""Two arms compared as ratio or difference: the value of a slot, the axis, and what one left-out control loses.
 
 A ratio of numbers of which one may be zero or negative means nothing. Where such a value turns up, the arms are
 compared by their difference instead, as a share of the baseline's magnitude, so that thresholds keep their meaning: to
@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from pytest_compileiq.errors import ClaimMismatch
-from pytest_compileiq.model import Direction
+from pytest_compileiq.model import Direction, tail_of
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
     from pytest_compileiq.reduction import Attribution  # heavy: pydantic, and a worker imports this module
     from pytest_compileiq.rules.stats import Floats, Interval
+
+
+Value = TypeVar("Value", "float", "Floats")
 
 
 class Analysis(Struct, frozen=True):
@@ -62,6 +65,29 @@ _TOLERANCE = 1e-6
 _ALL_BUT_ZERO = 1e-9  # of the other arm's magnitude
 _LOG_DOWN_TO = 1e-3  # of the baseline's magnitude
 _LARGEST_STEP = 60.0  # its exponential is 1e26
+
+
+def slot_value(metric: str, values: Sequence[float]) -> float:
+    """The median of ``values``, or the quantile that ``metric`` names: ``runtime@p99``."""
+    return quantile(sorted(values), tail_of(metric)[1])
+
+
+def samples_needed(metric: str, at_least: int) -> int:
+    """How many samples a slot needs so that one of them is expected in the tail."""
+    share = tail_of(metric)[1]
+    return max(at_least, round(1 / (1 - share))) if share > 0.5 else at_least
+
+
+def quantile(ordered: Sequence[Value], share: float) -> Value:
+    """The quantile of sorted values, interpolated (Hyndman and Fan 1996, definition 7; numpy's default).
+
+    Args:
+        ordered: numbers, or arrays of one shape, sorted at each place.
+    """
+    position = share * (len(ordered) - 1)
+    index = int(position)
+    following = ordered[min(index + 1, len(ordered) - 1)]
+    return ordered[index] + (position - index) * (following - ordered[index])
 
 
 def magnitude(baseline: Floats, tuned: Floats) -> float:

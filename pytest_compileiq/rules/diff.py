@@ -11,7 +11,6 @@ from itertools import chain
 from pytest_compileiq.artifact import Artifact, CodeTable, CompilerTable
 from pytest_compileiq.model import ARMS, ControlClass, KnobValue, Licence, Target
 from pytest_compileiq.reduction import Attribution, Reduction
-from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import (
     ClaimStep,
     WorseEntry,
@@ -19,6 +18,7 @@ from pytest_compileiq.rules.claims import (
     devices_only,
     lead_step,
     leading_claim,
+    recorded_neighbours,
     trend,
     worse_entries,
 )

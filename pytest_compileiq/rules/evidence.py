@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pytest_compileiq.claim import Summary
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ARMS, TIMED_OBJECTIVES, Direction, tail_of
-from pytest_compileiq.rules.comparison import BY_RATIO, Analysis, magnitude
-from pytest_compileiq.rules.slots import quantile, samples_needed
+from pytest_compileiq.rules.comparison import BY_RATIO, Analysis, magnitude, quantile, samples_needed
 from pytest_compileiq.rules.stats import Floats
 from pytest_compileiq.samples import SampleRow, SampleTable, StartKind
 from pytest_compileiq.spelling import quantity

@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.model import Direction, FailureKind
-from pytest_compileiq.rules.comparison import SearchAxis
-from pytest_compileiq.rules.slots import slot_value
+from pytest_compileiq.rules.comparison import SearchAxis, slot_value
 from pytest_compileiq.spelling import nearest, quantity
 
 FIRST_QUADS, QUADS = 1, 4  # of a candidate that is rejected, and of one that is not

@@ -20,7 +20,7 @@ from pytest_compileiq.config import NamedOptions
 from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.machine_code.names import listed
 from pytest_compileiq.model import Target
-from pytest_compileiq.rules.blast_radius import recorded_neighbours
+from pytest_compileiq.rules.claims import recorded_neighbours
 from pytest_compileiq.rules.fingerprint import changed_environment
 from pytest_compileiq.spelling import MOST_NAMED, first_of, for_shell, quantity
 from pytest_compileiq.store.status import why_stale, why_unproven

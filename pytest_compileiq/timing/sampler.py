@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from pytest_compileiq.errors import CannotMeasure, Signal
 from pytest_compileiq.model import Arm, Launch, LockClocks, tail_of
-from pytest_compileiq.rules.slots import samples_needed
+from pytest_compileiq.rules.comparison import samples_needed
 from pytest_compileiq.rules.stopping import FIRST_QUADS, Race
 from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.timing.clock import Clock

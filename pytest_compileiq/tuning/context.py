@@ -17,7 +17,7 @@ from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import Comparison
 from pytest_compileiq.report.artifact import kept_notes
 from pytest_compileiq.report.claims import report_on, stress_notes
-from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.rules.gate import why_hard_to_hold
 from pytest_compileiq.search.finalists import pareto_front
 from pytest_compileiq.search.loop import Search
 from pytest_compileiq.search.scoring import Scored

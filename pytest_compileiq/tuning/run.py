@@ -17,7 +17,7 @@ from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.progress import Progress
 from pytest_compileiq.proof.advice import of_short_calls
 from pytest_compileiq.proof.claims import NoWinner, Proof
-from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.rules.gate import why_hard_to_hold
 from pytest_compileiq.rules.stopping import unread_text
 from pytest_compileiq.search.journal import Earlier, Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.model import ARMS, Arm, tail_of
 from pytest_compileiq.report.html.markup import Html, join, tag
-from pytest_compileiq.rules.slots import quantile
+from pytest_compileiq.rules.comparison import quantile
 
 DRAWABLE = 1e100  # beyond it a span, a sum or a square may overflow
 _UNITS = {"runtime": "s", "compile_time": "s", "energy": "J"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable
-from pytest_compileiq.rules.blast_radius import changed_neighbours, recorded_neighbours
+from pytest_compileiq.rules.claims import changed_neighbours, recorded_neighbours
 from tests.unit.artifacts import make_artifact
 
 BASELINE = {"a": "1", "b": "2", "c": "3"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.claim import ConditionsTable
-from pytest_compileiq.rules.conditions import POWER_CAP, stored_conditions, told
+from pytest_compileiq.rules.claims import POWER_CAP, stored_conditions, told
 from pytest_compileiq.samples import ClockReading, Conditions, SampleRow
 
 FREE = Conditions("H200", "graph", "flush", all_streams=False, empty_s=2e-6)

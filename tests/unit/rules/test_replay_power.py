@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from pytest_compileiq.claim import Claim
-from pytest_compileiq.rules.gate import LOOKS, REPLAY_PROVE_TAIL
-from pytest_compileiq.rules.replay_power import why_hard_to_hold
+from pytest_compileiq.rules.gate import LOOKS, REPLAY_PROVE_TAIL, why_hard_to_hold
 from tests.unit.rules.test_claims import DECISION, measured
 
 

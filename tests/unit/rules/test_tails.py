@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.comparison import samples_needed, slot_value
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import LOOKS, judge_gain
-from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.samples import SampleRow
 
 DEFAULT = Thresholds()

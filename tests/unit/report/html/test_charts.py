@@ -22,7 +22,7 @@ from pytest_compileiq.report.html.charts import (
     run_order,
     unit_for,
 )
-from pytest_compileiq.rules.slots import quantile
+from pytest_compileiq.rules.comparison import quantile
 from tests.unit.report.pages import make_slots
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
