@@ -49,10 +49,7 @@ def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Sett
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a search may spend: ``evaluations`` or ``seconds``; zero evaluations proves what is committed.
-
-    With neither there is no bound: a night stops the search.
-    """
+    """How much a search may spend; zero evaluations proves what is committed. Without either a night stops it."""
 
     evaluations: int | None = None
     seconds: float | None = None
@@ -68,10 +65,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Settings:
-    """The command line and the ini file, checked.
-
-    ``where`` is the Ray cluster of the workers, as in ``--tune-on``; None for this machine alone.
-    """
+    """The command line and the ini file, checked."""
 
     tune: bool
     new_only: bool
@@ -96,7 +90,7 @@ class Settings:
     no_device: str
     inconclusive: str
     lock_clocks: LockClocks
-    where: str | None
+    where: str | None  # the Ray cluster of the workers, as in --tune-on; None for this machine alone
     acf_dir: Path
     options: tuple[str, ...]
     ini_file: Path | None

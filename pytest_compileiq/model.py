@@ -144,13 +144,9 @@ class Target(str):
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build.
+    """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build."""
 
-    ``metric`` names what is claimed: ``runtime``, or a tail of it, ``runtime@p99``; ``registers``, or those of some
-    entry functions, ``registers of kernel*``.
-    """
-
-    metric: str
+    metric: str  # runtime, or a tail of it, runtime@p99; registers, or of some entry functions, registers of kernel*
     direction: Direction
 
     @property
@@ -262,18 +258,16 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Digests of everything a result depends on.
-
-    ``sources`` maps rootdir-relative paths to content digests. ``parts`` tell what changed in the benchmark, and decide
-    nothing. ``values`` are of the test's inputs. ``environment``: name → value.
-    """
+    """Digests of everything a result depends on."""
 
     benchmark: str
     command: str
-    sources: Mapping[str, str]
-    parts: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str]  # by path relative to rootdir
+    parts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # which tell what changed in the benchmark, and decide nothing
+    values: Mapping[str, str] = field(default_factory=dict)  # of the test's inputs
+    environment: Mapping[str, str] = field(default_factory=dict)  # name → value
 
 
 @dataclass(frozen=True)

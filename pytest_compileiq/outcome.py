@@ -89,14 +89,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result.
-
-    The check ``build`` is ``cached``, with the time of the build, or ``not kept``, and why.
-    """
+    """One check of a normal run."""
 
     name: str
-    status: str
-    detail: str = ""
+    status: str  # passed, failed or not run; of the build cached or not kept
+    detail: str = ""  # why, or with what result; the time of a cached build
 
 
 @dataclass(frozen=True)

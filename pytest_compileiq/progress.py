@@ -28,20 +28,15 @@ class Progress(Protocol):
 
 @dataclass
 class SearchCounts:
-    """The spending and the finds of a search, ``earlier_s`` of it in runs that were killed.
-
-    ``valid`` evaluations have scores, repeated machine code included. ``best`` is the first objective's score, negative
-    is better: a log-ratio to the baseline, or a difference by ``Scorer.shift``. ``improvements`` are the evaluations,
-    from 1, that were better than all before, with their scores.
-    """
+    """The spending and the finds of a search."""
 
     started: float = field(default_factory=time.monotonic)
-    earlier_s: float = 0.0
+    earlier_s: float = 0.0  # in runs that were killed
     evaluations: int = 0
-    valid: int = 0
+    valid: int = 0  # with scores, repeated machine code included
     duplicates: int = 0
-    best: float = 0.0
-    improvements: list[tuple[int, float]] = field(default_factory=list)
+    best: float = 0.0  # the first objective's, negative is better: a log-ratio, or a difference by Scorer.shift
+    improvements: list[tuple[int, float]] = field(default_factory=list)  # evaluation, from 1, and the new best
     invalid: dict[str, int] = field(default_factory=dict)
     first_reason: dict[str, str] = field(default_factory=dict)
     _ended: float | None = None

@@ -50,7 +50,7 @@ class Conditions:
     l2: L2  # ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left
     all_streams: bool  # whether the events stood for non-blocking streams too
     empty_s: float  # seconds that an empty kernel takes in the place of the call. They are in every sample.
-    eager_ratio: float | None = None  # how many times as long calls take that are launched one by one, where none is
+    eager_ratio: float | None = None  # calls take so many times as long launched one by one; None where they are
     locked_mhz: int | None = None  # where the GPU's clocks were locked; None where they were free
     warm_up_s: float = 0.0  # seconds of load before the first sample
     settled: bool | None = None  # whether the clocks were steady then; None where nothing tells them

@@ -86,10 +86,7 @@ class Integrity:
     adopts: bool = False
 
     def read(self, say: Callable[[str], object] = lambda _: None) -> Artifact:
-        """The artifact for this compiler and architecture.
-
-        Args:
-            say: is told of an artifact that was adopted.
+        """The artifact for this compiler and architecture; ``say`` is told of one that was adopted.
 
         Raises:
             Stop: there is none, it is another's, or it cannot be read.

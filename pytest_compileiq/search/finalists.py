@@ -40,14 +40,12 @@ def choose_finalists(
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Playoff:
-    """The best by the first objective that worsen no other beyond the margin.
-
-    With timed objectives the best few are measured again first, in turn: the luckiest sample is not the best code.
-    """
+    """The best by the first objective that worsen no other beyond the margin."""
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)[:PLAYOFF]
     if not scorer.benchmark.timed_objectives:
         return Playoff(better)
+    # The luckiest sample is not the best code: the best few are measured again.
     if better:
         progress.say(f"play-off of the best {len(better)}")
     entrants = [_Entrant(candidate) for candidate in better]
@@ -81,10 +79,7 @@ def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: 
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:
-    """The candidates that neither the baseline nor another one dominates or equals, sorted by the first objective.
-
-    Empty where there is only one objective.
-    """
+    """With several objectives, the candidates that neither the baseline nor another dominates or equals, in order."""
     if not scored or len(next(iter(scored)).scores) == 1:
         return []
     # Reversed, so that of equal scores the first candidate stays.

@@ -31,16 +31,13 @@ SAMPLES = 3
 
 @dataclass(frozen=True)
 class Scored:
-    """A valid candidate: a score for each objective, the raw samples of the timed ones, the parameters it read.
-
-    ``errors`` are the standard errors of the scores, in their unit; empty where nothing varies, or they are not known.
-    """
+    """A valid candidate, or with no scores one that failed."""
 
     scores: tuple[float, ...]
     controls: ControlsFile
-    samples: tuple[SampleRow, ...] = ()
-    read: frozenset[str] = frozenset()
-    errors: tuple[float, ...] = ()
+    samples: tuple[SampleRow, ...] = ()  # of the timed objectives
+    read: frozenset[str] = frozenset()  # parameters
+    errors: tuple[float, ...] = ()  # standard errors of the scores; empty where nothing varies, or none is known
 
 
 @dataclass
@@ -80,10 +77,8 @@ class Scorer:
         return Scored(scores, controls, rows, read, self.recall(rows))
 
     def check(self, controls: ControlsFile) -> None:
-        """Run the body with these controls alone on every timed workload.
-
-        Beside the baseline, in shared buffers, a kernel that writes nothing would pass with the baseline's output.
-        """
+        """Run the body with these controls alone on every timed workload."""
+        # Beside the baseline, in shared buffers, a kernel that writes nothing would pass with the baseline's output.
         for workload in self.benchmark.timed_workloads:
             self.pool.ask(0, self.benchmark, CheckTask(workload.name, controls))
 
@@ -151,10 +146,7 @@ class Scorer:
         return tuple(scores[objective] for objective in self.benchmark.objectives)
 
     def _block(self, controls: ControlsFile, workload: Workload, quads: int) -> MeasuredBlock:
-        """One block of at most ``quads``; of scores that have never varied a short one.
-
-        That is taken again in full once they do.
-        """
+        """One block of at most ``quads``; of scores that have never varied a short one, until they do."""
         arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
         if not self.varies:
             short = plan_block(self.random, quads=1, samples=1, discard=False)
