@@ -202,7 +202,7 @@ class Night:
                     return is_short and task.spent - begun < longest and self._budget.has_room(task.batch_s, task)
 
                 self._turn(task, 1, goes_on)
-            if task.standing == "searching" and task.opened.search.is_over:
+            if task.standing == "searching" and task.run.search.is_over:
                 self._close(task, place, "its engine had nothing left to try")
 
     @contextmanager
@@ -218,7 +218,7 @@ class Night:
 
     def _turn(self, task: NightTask, least: int, goes_on: Callable[[], bool] = lambda: False) -> None:
         """At least so many batches, and more while ``goes_on``; what an earlier run has in the journal comes first."""
-        run, made = task.opened, 0
+        run, made = task.run, 0
 
         def next_batch() -> bool:
             nonlocal made
@@ -277,7 +277,7 @@ class Night:
 
     def _close(self, task: NightTask, place: int, why: str) -> None:
         """Prove and store it, once and for all."""
-        run, benchmark = task.opened, task.benchmark
+        run, benchmark = task.run, task.benchmark
         reduces = self.settings.reduce and not self.interrupted and self._budget.can_be_reduced(task)
         self._doing[place], task.standing = f"proving {task.entry.name}", "proving"
         self.watch.show(self.report)
@@ -313,7 +313,7 @@ class Night:
         finally:
             if task.standing not in ("searching", "proving"):
                 task.held.close()
-                task.run = None  # its engine may hold a process
+                vars(task).pop("run", None)  # its engine may hold a process
             with self._turns:
                 self._keep_spent(task)
                 self._book.save()

@@ -32,7 +32,7 @@ class NightEntry:
     make: Callable[[], TunedBenchmark]
 
 
-@dataclass
+@dataclass(eq=False)
 class NightTask:
     """One benchmark of the night: Ansor's word."""
 
@@ -43,7 +43,7 @@ class NightTask:
     is_served: bool = False
     since: float = 0.0  # when ``seconds`` were counted last: wall time in all runs of the night
     weight: float = 1.0
-    run: TuningRun | None = None
+    run: TuningRun = field(init=False, repr=False)  # while it is open
     seconds: float = 0.0
     opening_s: float = 0.0
     evaluations: int = 0
@@ -53,30 +53,20 @@ class NightTask:
     foreseen: tuple[float, float] = (0.0, 0.0)  # the falls that its engine foresaw so far, and that came
     outlook: Outlook | None = None
     shift: float | None = None
-    _pool: Pool | None = None
-
-    @property
-    def pool(self) -> Pool:
-        assert self._pool is not None
-        return self._pool
+    pool: Pool = field(init=False, repr=False)  # once a device served it
 
     def take_place(self, pool: Pool, pools: Sequence[Pool]) -> None:
         """Work on the device of ``pool``, one of ``pools``, from now on: its searches keep what they measure with."""
         if len(pools) == 1:
-            self._pool = pool
-        elif self._pool is None:
-            self._pool = copy(pool)
+            self.pool = pool
+        elif "pool" in vars(self):
+            self.pool.move_to(pool)
         else:
-            self._pool.move_to(pool)
-
-    @property
-    def opened(self) -> TuningRun:
-        assert self.run is not None
-        return self.run
+            self.pool = copy(pool)
 
     @property
     def benchmark(self) -> TunedBenchmark:
-        return self.opened.tuning.benchmark
+        return self.run.tuning.benchmark
 
     @property
     def is_promising(self) -> bool:
@@ -85,18 +75,18 @@ class NightTask:
 
     @property
     def spent(self) -> float:
-        tally = self.opened.search.tally
+        tally = self.run.search.tally
         return tally.seconds if self.by_time else float(tally.evaluations)
 
     @property
     def batch_s(self) -> float:
         """Seconds that one of its batches took, on the mean; 0 before the first."""
-        tally = self.opened.search.tally
+        tally = self.run.search.tally
         return BATCH * tally.seconds / tally.evaluations if tally.evaluations else 0.0
 
     def note(self) -> None:
         """Keep how far the search has come, and hold what its engine foresaw to what came."""
-        tally, engine = self.opened.search.tally, self.opened.search.engine
+        tally, engine = self.run.search.tally, self.run.search.engine
         if tally.evaluations > self.evaluations and self.outlook is not None:
             before, came = self.foreseen
             before += self.outlook.improvement * (tally.evaluations - self.evaluations)
@@ -210,7 +200,7 @@ class NightBudget:
         return self._needed([task], reduces=True) + others / self.devices <= left
 
     def _needed(self, tasks: Iterable[NightTask], reduces: bool) -> float:
-        return sum(closing_seconds(task.opened, self.start_s, reduces) for task in tasks)
+        return sum(closing_seconds(task.run, self.start_s, reduces) for task in tasks)
 
     @property
     def _promising(self) -> list[NightTask]:

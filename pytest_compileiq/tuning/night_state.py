@@ -100,24 +100,22 @@ class NightBook:
 
     def begin_closing(self, benchmark: TunedBenchmark) -> None:
         """Note what is stored of a benchmark before its proof, so that a kill tells whether that stored anything."""
-        closing = Closing(identity_of(benchmark, self._settings), self._stored(benchmark))
         with self._changing:
-            self.state.closing[benchmark.nodeid] = closing
+            self.state.closing[benchmark.nodeid] = Closing(*self._known(benchmark))
             self.save()
 
     def close(self, benchmark: TunedBenchmark, report: ItemReport, evaluations: int, best: float) -> None:
-        closed = Closed(identity_of(benchmark, self._settings), self._stored(benchmark), report, evaluations, best)
         with self._changing:
-            self.state.closed[benchmark.nodeid] = closed
+            self.state.closed[benchmark.nodeid] = Closed(*self._known(benchmark), report, evaluations, best)
             self.state.closing.pop(benchmark.nodeid, None)
             self.save()
 
     def closed(self, benchmark: TunedBenchmark) -> Closed | None:
         """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed."""
         held = self.state.closed.get(benchmark.nodeid)
-        if held is None or held.report.nodeid != benchmark.nodeid or held.stored != self._stored(benchmark):
+        if held is None or held.report.nodeid != benchmark.nodeid:
             return None
-        return held if held.identity == identity_of(benchmark, self._settings) else None
+        return held if (held.identity, held.stored) == self._known(benchmark) else None
 
     def open(self, nodeid: str) -> None:
         with self._changing:
@@ -126,22 +124,20 @@ class NightBook:
 
     def stored_by_a_killed_run(self, benchmark: TunedBenchmark) -> ItemReport | None:
         """What a run stored that was killed before it could note that; None if none did."""
-        held = self.state.closing.get(benchmark.nodeid)
-        if held is None or held.identity != identity_of(benchmark, self._settings):
-            return None
-        if held.stored == (stored := self._stored(benchmark)) or not stored:
+        held, (identity, stored) = self.state.closing.get(benchmark.nodeid), self._known(benchmark)
+        if held is None or held.identity != identity or not stored or held.stored == stored:
             return None
         artifact = self._store.read(benchmark.name, benchmark.builder.target)
         verdict = Verdict.TUNED if artifact.controls is not None else Verdict.BASELINE
         message = artifact.reason or "stored before the run that proved it was killed"
         return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
 
-    def _stored(self, benchmark: TunedBenchmark) -> str:
-        path = self._store.metadata_path(benchmark.name, benchmark.builder.target)
-        try:
-            return sha256_hex(read_regular(path, _MOST_BYTES))
-        except Unfit:
-            return ""
+    def _known(self, benchmark: TunedBenchmark) -> tuple[str, str]:
+        """The identity of its tuning, and the digest of what is stored of it now."""
+        path, stored = self._store.metadata_path(benchmark.name, benchmark.builder.target), ""
+        with contextlib.suppress(Unfit):
+            stored = sha256_hex(read_regular(path, _MOST_BYTES))
+        return identity_of(benchmark, self._settings), stored
 
 
 @contextlib.contextmanager
