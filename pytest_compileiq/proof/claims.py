@@ -12,6 +12,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress
 from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.reduction import Loss
 from pytest_compileiq.rules.claims import stored_conditions
 from pytest_compileiq.rules.comparison import Analysis, steady_values
 from pytest_compileiq.rules.evidence import Evidence, summarise
@@ -172,6 +173,8 @@ class Proof:
     passed_over: str = ""  # why a better finalist was not proven
     finalist: Finalist | None = None  # None where all was compared exactly
     look: int = 0
+    losses: tuple[Loss, ...] = ()  # of smaller controls that were sampled beside
+    why_larger: str = ""  # why these are not proven in its place
     ended: float = 0.0  # when the sample ended, by the pool's timer
 
     @property

@@ -8,11 +8,10 @@ interval is the one that is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Claim, FirstSample
-from pytest_compileiq.model import ControlsFile, Objective, Workload
+from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, NoWinner, Proof, claim_of, score_loss
 from pytest_compileiq.reduction import Loss
@@ -24,52 +23,48 @@ from pytest_compileiq.rules.reduction import LEVEL, is_within, losses_beside
 from pytest_compileiq.rules.stats import paired_interval
 from pytest_compileiq.rules.words import gain_text, limits_text
 
+UNPROVEN = "were not proven themselves"
 
-@dataclass
-class PreferSmaller:
-    """Chooses the smaller of two where it is proven, and surely loses no more than the budget against the other."""
 
-    benchmark: TunedBenchmark
-    smaller: ControlsFile
-    budgets: Mapping[str, float]  # timed metric → the largest loss
-    losses: tuple[Loss, ...] = ()  # of the smaller one, once it was sampled
-    why_not: str = "were not proven themselves"
+def compare_sizes(
+    benchmark: TunedBenchmark, full: Finalist, smaller: Finalist, budgets: Mapping[str, float], *, is_proven: bool
+) -> tuple[tuple[Loss, ...], str]:
+    """What ``smaller`` loses, by samples of both in the same processes, and why ``full`` is to be stored all the same.
 
-    def is_chosen(self, full: Finalist, smaller: Finalist, *, is_proven: bool) -> bool:
-        """Whether the smaller one is to be stored, by samples of both in the same processes."""
-        if smaller.out:
-            self.why_not = "failed in the proof"
-            return False
-        if full.out:  # it failed, and there is nothing to compare with
-            return is_proven
-        compared = [
-            self._compare(full, smaller, objective, workload)
-            for objective in self.benchmark.timed_objectives
-            for workload in self.benchmark.timed_workloads
-        ]
-        self.losses = tuple(loss for _, loss in compared if loss is not None)
-        within = [verdict for verdict, _ in compared]
-        if False in within:
-            self.why_not = "lost more than the budget allows"
-        elif not all(within):
-            self.why_not = "may have lost more than the budget allows"
-        return all(within) and is_proven
+    That is empty where the smaller one is proven, and surely loses no more than ``budgets``: timed metric → the most.
+    """
+    if smaller.out:
+        return (), "failed in the proof"
+    unproven = "" if is_proven else UNPROVEN
+    if full.out:  # it failed, and there is nothing to compare with
+        return (), unproven
+    compared = [
+        _loss(full, smaller, objective, workload, budgets)
+        for objective in benchmark.timed_objectives
+        for workload in benchmark.timed_workloads
+    ]
+    losses, within = tuple(loss for _, loss in compared if loss is not None), [verdict for verdict, _ in compared]
+    if False in within:
+        return losses, "lost more than the budget allows"
+    return losses, unproven if all(within) else "may have lost more than the budget allows"
 
-    def _compare(
-        self, full: Finalist, smaller: Finalist, objective: Objective, workload: Workload
-    ) -> tuple[bool | None, Loss | None]:
-        named = {"objective": objective.metric, "workload": workload.name}
-        both = [finalist.steady_values(objective, workload) for finalist in (full, smaller)]
-        if both[0] is not None and both[1] is not None:
-            loss = score_loss(objective.direction, both[0][1], both[1][1])
-            return loss <= 0, Loss(**named, loss=loss, low=loss, high=loss)
-        of_full, of_smaller = (finalist.of(objective.metric, workload) for finalist in (full, smaller))
-        losses = losses_beside(of_full, of_smaller, objective.direction)
-        if losses.size < 2:
-            return None, None
-        interval = paired_interval(losses, 0.025)
-        within = is_within(losses, self.budgets[objective.metric], LEVEL)
-        return within, Loss(**named, loss=interval.estimate, low=interval.low, high=interval.high)
+
+def _loss(
+    full: Finalist, smaller: Finalist, objective: Objective, workload: Workload, budgets: Mapping[str, float]
+) -> tuple[bool | None, Loss | None]:
+    """Whether the loss is within the budget, and the loss; None where that is open."""
+    named = {"objective": objective.metric, "workload": workload.name}
+    both = [finalist.steady_values(objective, workload) for finalist in (full, smaller)]
+    if both[0] is not None and both[1] is not None:
+        loss = score_loss(objective.direction, both[0][1], both[1][1])
+        return loss <= 0, Loss(**named, loss=loss, low=loss, high=loss)
+    of_full, of_smaller = (finalist.of(objective.metric, workload) for finalist in (full, smaller))
+    losses = losses_beside(of_full, of_smaller, objective.direction)
+    if losses.size < 2:
+        return None, None
+    interval = paired_interval(losses, 0.025)
+    within = is_within(losses, budgets[objective.metric], LEVEL)
+    return within, Loss(**named, loss=interval.estimate, low=interval.low, high=interval.high)
 
 
 def confirmed(benchmark: TunedBenchmark, first: Proof, second: Finalist, gap_s: float) -> tuple[Claim, ...] | NoWinner:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Claim
@@ -13,7 +14,7 @@ from pytest_compileiq.model import MOST_DEVICES, ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Blocks, Unprovable
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, NoWinner, Proof, claims_of, judge_exact, score_of
-from pytest_compileiq.proof.confirm import PreferSmaller, beside_first, confirmed
+from pytest_compileiq.proof.confirm import UNPROVEN, beside_first, compare_sizes, confirmed
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, Decision, judge_gain, judge_gains, looks_of, why_lost
 from pytest_compileiq.rules.noise import advice
@@ -83,8 +84,10 @@ class Comparison:
             reason, why = "; ".join((reason, *(gain.reason for gain in shown))), []
         return NoWinner(reason, advice=(*why, *_disturbances(benchmark, contenders[0])))
 
-    def confirm(self, first: Proof, beside: PreferSmaller | None = None) -> Proof | NoWinner:
-        """What a second sample leaves of ``first``, or smaller controls in its place where the gate proves them.
+    def confirm(
+        self, first: Proof, smaller: ControlsFile | None = None, budgets: Mapping[str, float] = MappingProxyType({})
+    ) -> Proof | NoWinner:
+        """What a second sample leaves of ``first``, or ``smaller`` controls in its place where the gate proves them.
 
         The sample is of as many other processes, and is taken ``CONFIRM_AFTER_S`` after the first one ended.
 
@@ -94,30 +97,30 @@ class Comparison:
         """
         benchmark, sampled = self.benchmark, first.finalist
         if sampled is None:
-            exact = self._prove_exact(beside.smaller) if beside is not None else first
-            return exact if isinstance(exact, Proof) else first
-        if beside is None and not first.rows:
+            exact = self._prove_exact(smaller) if smaller is not None else first
+            return exact if isinstance(exact, Proof) else replace(first, why_larger=UNPROVEN)
+        if smaller is None and not first.rows:
             return first
         second = replace(self, seed=Random(f"second sample of {self.seed}").getrandbits(32))
         done = looks_of(self.pool.devices)[first.look - 1]
         found = Finalist(sampled.controls, checks=dict(sampled.checks))
-        contenders = [found, *([Finalist(beside.smaller)] if beside is not None else [])]
+        contenders = [found, *([Finalist(smaller)] if smaller is not None else [])]
         is_exact = all(claim.kind == "exact" for claim in first.claims)
         blocks = Blocks(self.pool, benchmark, self.against, second.seed, is_short=is_exact)
         self.say(f"proving {quantity(len(contenders), 'finalist')}: second sample, {done} processes")
         self.pool.close()  # what was measured since the first sample ended was measured in other processes
         after = first.ended + (0 if is_exact else CONFIRM_AFTER_S)
         gap_s = round(blocks.take(range(done, 2 * done), contenders, after=after) - first.ended, 1)
-        if beside is not None:
-            smaller = contenders[1]
+        for few in contenders[1:]:
             proven: Proof | NoWinner | None = None
             # One that was sampled for comparing it exactly proves nothing where it varies.
-            if not smaller.out and (not is_exact or smaller.is_steady(benchmark)):
-                proven = second._judge([smaller], 1)
-            if beside.is_chosen(found, smaller, is_proven=isinstance(proven, Proof)) and isinstance(proven, Proof):
-                claims = beside_first(proven.claims, first.claims, gap_s)
-                advised = _disturbances(benchmark, smaller)
-                return replace(proven, claims=claims, advice=advised, passed_over=first.passed_over)
+            if not few.out and (not is_exact or few.is_steady(benchmark)):
+                proven = second._judge([few], 1)
+            losses, why = compare_sizes(benchmark, found, few, budgets, is_proven=isinstance(proven, Proof))
+            first = replace(first, losses=losses, why_larger=why)
+            if not why and isinstance(proven, Proof):
+                claims, advised = beside_first(proven.claims, first.claims, gap_s), _disturbances(benchmark, few)
+                return replace(proven, claims=claims, advice=advised, passed_over=first.passed_over, losses=losses)
         if found.out:
             return NoWinner(found.out)
         claims_left = confirmed(benchmark, first, found, gap_s)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import EnvironmentFault, TuneFailed
+from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import NoWinner, Proof, score_of
-from pytest_compileiq.proof.confirm import PreferSmaller
 from pytest_compileiq.reduction import Attribution, Reduction
 from pytest_compileiq.rules.stopping import invalid_text
 from pytest_compileiq.search.finalists import Playoff, choose_finalists
@@ -83,25 +83,23 @@ def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> 
     if not found.reduces or _was_reduced(tuning, first):  # losses would add up
         return Winner(comparison.confirm(first), sound)
     reduced: Reduced | None = None
-    prefer: PreferSmaller | None = None
+    smaller: ControlsFile | None = None
     kept_larger = ""
     try:
         gains = score_of(benchmark, first.claims)
         reduced = reduce_winner(tuning, search, Scored(tuple(-gain for gain in gains), first.winner))
         if built_key(benchmark, reduced.smallest) != built_key(benchmark, first.winner):
             if stressing.holds(reduced.smallest, sound):
-                prefer = PreferSmaller(benchmark, reduced.smallest, reduced.budgets)
+                smaller = reduced.smallest
             else:
                 kept_larger = "were wrong on a draw of acf.rng"
     except (Unprovable, EnvironmentFault) as error:  # what is proven by now is worth more than its size
-        reduced = prefer = None
+        reduced = smaller = None
         tuning.progress.say(f"the winner stays as it was found: {error}")
-    proof = comparison.confirm(first, prefer)
+    proof = comparison.confirm(first, smaller, reduced.budgets if reduced else {})
     if isinstance(proof, NoWinner) or reduced is None:
         return Winner(proof, sound)
-    stored = reduced.smallest
-    if prefer is not None and proof.winner.key != stored.key:
-        kept_larger = prefer.why_not
+    stored, kept_larger = reduced.smallest, proof.why_larger or kept_larger
     if kept_larger:  # the larger one is stored, without what is idle: by that it stays proven
         kept_larger = f"{quantity(reduced.counts[2], 'control')} {kept_larger}"
         try:
@@ -110,7 +108,7 @@ def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> 
             tuning.progress.say(f"the winner stays as it was found: {error}")
             return Winner(proof, sound)
         stored = reduced.lean
-    record = reduced.record(prefer.losses if prefer is not None else (), kept_larger or None)
+    record = reduced.record(proof.losses, kept_larger or None)
     return Winner(replace(proof, controls=stored), sound, record, reduced.full.key, reduced.undecided)
 
 

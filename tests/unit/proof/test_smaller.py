@@ -9,7 +9,7 @@ import pytest
 
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.proof.claims import Finalist
-from pytest_compileiq.proof.confirm import PreferSmaller
+from pytest_compileiq.proof.confirm import UNPROVEN, compare_sizes
 from pytest_compileiq.rules.stats import paired_p
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.testing.fakes import FakeBuilder, fake_benchmark
@@ -40,10 +40,13 @@ class Case:
         self.full = finalist("-fast -useless", [gain] * len(losses))
         self.smaller = finalist("-fast", [gain - loss for loss in losses])
         assert self.full.controls is not None and self.smaller.controls is not None
-        self.choose = PreferSmaller(benchmark, self.smaller.controls, {"runtime": BUDGET})
+        self.benchmark = benchmark
 
-    def is_chosen(self, *, is_proven=True) -> bool:
-        return self.choose.is_chosen(self.full, self.smaller, is_proven=is_proven)
+    def compared(self, *, is_proven=True):
+        return compare_sizes(self.benchmark, self.full, self.smaller, {"runtime": BUDGET}, is_proven=is_proven)
+
+    def why_larger(self, *, is_proven=True) -> str:
+        return self.compared(is_proven=is_proven)[1]
 
 
 @pytest.fixture
@@ -58,9 +61,8 @@ def spread(mean: float, sd: float) -> list[float]:
 
 
 def test_a_smaller_one_that_is_proven_and_loses_nothing_is_taken(case):
-    made = case(spread(0.0, 0.002))
-    assert made.is_chosen()
-    (loss,) = made.choose.losses
+    (loss,), why = case(spread(0.0, 0.002)).compared()
+    assert why == ""
     assert loss.low < 0 < loss.high and loss.loss == pytest.approx(0, abs=1e-12)
 
 
@@ -69,24 +71,22 @@ def test_a_smaller_one_that_is_proven_and_loses_nothing_is_taken(case):
     [(0.005, 0.02, "may have lost more than the budget allows"), (0.03, 0.002, "lost more than the budget allows")],
 )
 def test_one_that_may_have_lost_too_much_is_not_taken(case, mean, sd, why):
-    made = case(spread(mean, sd))
-    assert not made.is_chosen() and made.choose.why_not == why
+    assert case(spread(mean, sd)).why_larger() == why
 
 
 def test_its_level_is_whole_since_the_second_sample_has_one_look(case):
     losses = spread(0.0, 0.0125)
     assert 0.05 / 3 < paired_p(-np.array(losses), -BUDGET) < 0.05
-    assert case(losses).is_chosen()
+    assert case(losses).why_larger() == ""
 
 
 def test_one_that_is_not_proven_itself_is_not_taken(case):
-    made = case(spread(0.0, 0.002))
-    assert not made.is_chosen(is_proven=False) and made.choose.why_not == "were not proven themselves"
+    assert case(spread(0.0, 0.002)).why_larger(is_proven=False) == UNPROVEN == "were not proven themselves"
 
 
 def test_one_that_fails_is_not_taken_and_one_whose_larger_fails_is(case):
     made = case(spread(0.0, 0.002))
     made.smaller.out = "failed"
-    assert not made.is_chosen(is_proven=False) and made.choose.why_not == "failed in the proof"
+    assert made.why_larger(is_proven=False) == "failed in the proof"
     made.smaller.out, made.full.out = None, "failed"
-    assert made.is_chosen() and not made.is_chosen(is_proven=False)
+    assert made.why_larger() == "" and made.why_larger(is_proven=False)
