@@ -23,7 +23,6 @@ from pytest_compileiq.benchmark.body import (
     Bodies,
     Touched,
     as_failure,
-    describe,
     expect_objectives,
     run_arm,
 )
@@ -78,7 +77,7 @@ def run_block(bodies: Bodies, plan: BlockPlan, *, parent_holds_context: bool = F
             block = _BlockRun(bodies, plan, watch).run()
             watch.after_quad()
         except Disturbance as disturbance:
-            raise _disturbed(disturbance) from disturbance
+            raise as_failure("tuned", disturbance) from disturbance
     units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
     return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks), units=units)
 
@@ -209,18 +208,9 @@ class _BlockRun(Struct):
     def _keeping_failures(self) -> Iterator[None]:
         try:
             yield
-        except ArmError as error:
-            self.failure = _raised(error)
+        except (ArmError, CheckFailed, Disturbance, ArmFailure) as error:
+            self.failure = as_failure(self.plan.outer, error)
             raise _FailedWithin from error
-        except CheckFailed as failed:
-            self.failure = ArmFailure(failed.arm, "wrong", failed.reason)
-            raise _FailedWithin from failed
-        except Disturbance as disturbance:
-            self.failure = _disturbed(disturbance)
-            raise _FailedWithin from disturbance
-        except ArmFailure as failure:
-            self.failure = failure
-            raise _FailedWithin from failure
 
     def _recorded(self, arm: Arm, metrics: Sequence[str]) -> tuple[float, ...]:
         acf = self._arm(arm, self._nest)
@@ -237,14 +227,6 @@ class _BlockRun(Struct):
                 ).seconds
             except BuildError as error:
                 raise as_failure(arm, error) from error
-
-
-def _disturbed(disturbance: Disturbance) -> ArmFailure:
-    return ArmFailure(None, "disturbed", str(disturbance))
-
-
-def _raised(error: ArmError) -> ArmFailure:
-    return ArmFailure(error.arm, "wrong", f"{error.what} raised {describe(error.__cause__)}")
 
 
 def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:

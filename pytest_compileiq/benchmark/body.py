@@ -19,7 +19,7 @@ from pytest_compileiq.rules.stress import Difference, Draw
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
 from pytest_compileiq.timing.registry import Untimed
-from pytest_compileiq.timing.sampler import ArmError, Timed
+from pytest_compileiq.timing.sampler import ArmError, Disturbance, Timed
 
 Arms = Mapping[Arm, ControlsFile | None]
 Body = Callable[[Acf], None]
@@ -160,7 +160,7 @@ def run_arm(
 
 
 def as_failure(arm: Arm, error: BaseException) -> ArmFailure:
-    """What an exception of an arm's body or build counts as."""
+    """What an exception of an arm's body, call or build counts as."""
     if isinstance(error, ArmFailure):
         return error
     if isinstance(error, CheckFailed):
@@ -169,7 +169,9 @@ def as_failure(arm: Arm, error: BaseException) -> ArmFailure:
         return ArmFailure("tuned", "wrong", str(error))
     if isinstance(error, BuildError):
         return ArmFailure(arm, error.kind, str(error))
-    if isinstance(error, EnvironmentFault):
+    if isinstance(error, ArmError):
+        return ArmFailure(error.arm, "wrong", f"{error.what} raised {describe(error.__cause__)}")
+    if isinstance(error, EnvironmentFault | Disturbance):
         return ArmFailure(None, "disturbed", str(error))
     return ArmFailure(arm, "wrong", describe(error))
 

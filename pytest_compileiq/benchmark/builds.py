@@ -31,19 +31,14 @@ class MakerLost(Signal):
 
 
 class MadeElsewhere(Struct, frozen=True):
-    """A build as it travels.
-
-    Attributes:
-        code, metrics, log, seconds: as in ``BuildResult``.
-        files: relative path → content of all that lies in the folder: what is loaded may be more than one file.
-    """
+    """A build as it travels, with the fields of a ``BuildResult``."""
 
     path: str  # of the library, executable or cubin, relative to the build's folder
     code: dict[str, CodeDigest]
     metrics: dict[str, int]
     log: str
     seconds: float
-    files: dict[str, bytes]
+    files: dict[str, bytes]  # relative path → content of all in the folder: more than one may be loaded
 
 
 class Maker(Protocol):
@@ -303,16 +298,13 @@ def _read(record: Path) -> BuildResult:
 
 
 class Afar(Struct, frozen=True):
-    """What is not done on this machine.
+    """What is not done on this machine."""
 
-    Attributes:
-        makers: gives those who make a benchmark's builds elsewhere too; None where nobody does.
-        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
-        measures: kind → what is measured on; empty where that is this machine.
-    """
-
+    # Gives those who make a benchmark's builds elsewhere too; None where nobody does.
     makers: Callable[[Builds], Sequence[Maker]] | None = None
+    # What flags that name the host mean on the machine of the device; None where that is this one.
     host_flags: HostFlags | None = None
+    # Kind → what is measured on; empty where that is this machine.
     measures: Mapping[str, Measures] = msgspec.field(default_factory=dict)
 
 

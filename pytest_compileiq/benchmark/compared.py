@@ -78,13 +78,10 @@ class ComparedOutput(Struct, frozen=True):
 
 
 class Outputs(Struct):
-    """What bodies compared, by name.
-
-    Attributes:
-        waiting: what the body that ran first gave, until the other arm's body compares it.
-    """
+    """What bodies compared, by name."""
 
     given: dict[str, ComparedOutput] = msgspec.field(default_factory=dict)  # what the body that ran last gave
+    # What the body that ran first gave, until the other arm's body compares it.
     waiting: dict[str, ComparedOutput] = msgspec.field(default_factory=dict)
     how: dict[str, str] = msgspec.field(default_factory=dict)  # how each is compared, in words
 

@@ -6,6 +6,7 @@ Source files are read and parsed; nothing is executed, and pytest's assertion re
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 import sys
@@ -136,7 +137,7 @@ class Closure(Struct):
         self.parts[key] = sha256
         for node in definitions(self._tree(path), qualname.split(".")):
             self.nodes.append(node)
-            for chain in chains_in(_undecorated(node)):
+            for chain in chains_in(undecorated(node)):
                 self._follow(path, chain, namespace, free)
         return key
 
@@ -209,11 +210,6 @@ def _parsed_file(path: Path, _sha256: str | None) -> ast.Module:
     return parsed(path.read_bytes())
 
 
-@functools.lru_cache(maxsize=4096)
-def _undecorated(node: ast.AST) -> ast.AST:
-    return undecorated(node)
-
-
 @functools.lru_cache(maxsize=64)
 def _imports_from(tree: ast.Module) -> tuple[ast.ImportFrom, ...]:
     return tuple(node for node in nodes_of(tree) if isinstance(node, ast.ImportFrom) and node.module)
@@ -244,16 +240,11 @@ def free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
     """The values that a function takes from the functions around it; those that are filled later are left out."""
     if not isinstance(plain, types.FunctionType) or not plain.__closure__:
         return {}
-    cells = zip(plain.__code__.co_freevars, plain.__closure__, strict=True)
-    return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
+    values = {}
+    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__, strict=True):
+        with contextlib.suppress(ValueError):  # it is not filled yet
+            values[name] = cell.cell_contents
+    return values
 
 
 def _values_text(workload: str, values: Mapping[str, Any]) -> str:

@@ -68,6 +68,7 @@ def digest(parts: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
 
 
+@functools.lru_cache(maxsize=4096)
 def undecorated(node: ast.AST) -> ast.AST:
     """A copy of a function or class without its decorators."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

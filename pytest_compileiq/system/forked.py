@@ -100,14 +100,10 @@ class ForkedModule:
 
 
 class _Server:
-    """The process that forks. It carries no guard's token: it outlives guards, and ends with this process.
-
-    Attributes:
-        key: the process that owns it, its directory and its environment.
-    """
+    """The process that forks. It carries no guard's token: it outlives guards, and ends with this process."""
 
     def __init__(self, module: str, key: tuple[int, Path, Mapping[str, str]]) -> None:
-        self.key = key
+        self.key = key  # the process that owns it, its directory and its environment
         self.control, theirs = socket.socketpair()
         self._is_ready = False
         command = [sys.executable, "-P", "-m", "pytest_compileiq.system.fork_server", str(theirs.fileno()), module]

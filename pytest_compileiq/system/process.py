@@ -87,19 +87,12 @@ def drain(pipe: int, tail: Tail, ending: int, has_ended: Callable[[], bool], *, 
 
 
 class Finished(Struct, frozen=True):
-    """How a program ended.
+    """How a program ended."""
 
-    Attributes:
-        returncode: negative for a signal, as in ``subprocess``.
-        output: the tail of standard output and standard error, in the order of writing; undecodable bytes replaced.
-        timed_out: it was killed because its time ran out.
-        seconds: wall time.
-    """
-
-    returncode: int
-    output: str
-    timed_out: bool
-    seconds: float
+    returncode: int  # negative for a signal, as in `subprocess`
+    output: str  # the tail of standard output and standard error, in the order of writing; undecodable bytes replaced
+    timed_out: bool  # it was killed because its time ran out
+    seconds: float  # wall time
 
 
 def run(

@@ -35,14 +35,10 @@ class Timer:
 
 
 class ToldWait:
-    """Holds locks of this machine in turn with other processes. Safe to use from several threads.
-
-    Attributes:
-        waited_s: seconds that were spent waiting so far.
-    """
+    """Holds locks of this machine in turn with other processes. Safe to use from several threads."""
 
     def __init__(self, say: Callable[[str], object] = lambda _: None) -> None:
-        self.waited_s = 0.0
+        self.waited_s = 0.0  # seconds that were spent waiting so far
         self._say = say
         self._lock = threading.Lock()
 

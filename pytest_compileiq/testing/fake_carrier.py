@@ -42,23 +42,17 @@ def obedient(order: Order) -> Answer:
 
 @dataclass
 class FakeCarrier:
-    """A ``Transport`` whose workers are functions of this process.
+    """A ``Transport`` whose workers are functions of this process."""
 
-    Attributes:
-        answer: the worker's number in launch order, and the order → the worker's answer; an exception is raised.
-        said: ``(what, worker)`` in call order: the names of orders (``Start``, ``Enter``, ``CheckTask`` and so on),
-            ``close``, ``kill``; for ``alone``, ``bring``, ``refuse`` and ``sweep`` the second item is the kinds, the
-            name of the build's folder, the reason or the spared workers.
-        launches: how many workers may be started; the machine refuses the next one.
-        shares_files: whether the workers see this machine's files.
-        devices: that the workers are spread over.
-    """
-
+    # The worker's number in launch order, and the order → the worker's answer; an exception is raised.
     answer: Callable[[int, Order], Answer | Exception] = lambda worker, order: obedient(order)
+    # `(what, worker)` in call order: the names of orders (`Start`, `Enter`, `CheckTask` and so on), `close`, `kill`;
+    # for `alone`, `bring`, `refuse` and `sweep` the second item is the kinds, the name of the build's folder, the
+    # reason or the spared workers.
     said: list[tuple[str, Any]] = field(default_factory=list)
-    launches: int = 100
-    shares_files: bool = True
-    devices: int = 1
+    launches: int = 100  # how many workers may be started; the machine refuses the next one
+    shares_files: bool = True  # whether the workers see this machine's files
+    devices: int = 1  # that the workers are spread over
 
     def launch(self, start: messages.Start, number: int) -> _FakeLine:
         launched = sum(what == "Start" for what, _ in self.said)

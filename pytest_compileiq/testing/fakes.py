@@ -58,19 +58,14 @@ def _text_of(controls: ControlsFile | None) -> str:
 
 @dataclass(frozen=True)
 class FakeBuilder(Builder):
-    """A ``Builder`` with the machine code that ``code`` gives.
+    """A ``Builder`` with the machine code that ``code`` gives."""
 
-    Attributes:
-        code: knobs → entry function → the text that stands for its machine code; its length is its ``code_bytes``.
-        refusals: rendered options → the compiler's reason to refuse them.
-        built: the rendered options of every build, in order; ``""`` is the baseline.
-        source: what the one source file holds.
-    """
-
+    # Knobs → entry function → the text that stands for its machine code; its length is its `code_bytes`.
     code: Callable[[Knobs], Mapping[str, str]] = lambda knobs: {"kernel": repr(sorted(knobs.items()))}
-    refusals: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)  # rendered options → the compiler's reason to refuse them
+    # The rendered options of every build, in order; `""` is the baseline.
     built: list[str] = field(default_factory=list)
-    source: str = "one"
+    source: str = "one"  # what the one source file holds
     compiler: Compiler = _COMPILER
     architecture: str = "fake"
     target: str = "fake-fake1"
@@ -143,44 +138,32 @@ class FakeTimer(Timer):
 
 @dataclass
 class FakePool:
-    """A ``Pool`` with the runtimes that ``seconds`` gives, and a little noise, the same in every run.
+    """A ``Pool`` with the runtimes that ``seconds`` gives, and a little noise, the same in every run."""
 
-    Attributes:
-        seconds: controls (None: the baseline) → seconds of one call.
-        failures: rendered options → the failure of every check and block with them; ``""`` is the baseline.
-        drops: quad's number → whether the device was disturbed in it.
-        noise: relative standard deviation between slots.
-        times: the look's number and its worker's number → the times of the measured call.
-        draws: rendered options, worker and seed → what a draw gives, or how it fails; ``""`` is the baseline.
-        calls: seed → what first calls of copies of the builds took.
-        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``,
-            ``first_calls``, ``discard``, ``close``.
-        interrupt_at: the index in ``asked`` from which on a Ctrl-C arrives, once, with what a body is asked; or None.
-        touched: what every body takes from ``load()`` and reads from ``acf.params``.
-        conditions: metric → how a GPU's clock took every block.
-        remarked: what its blocks say of their device.
-        crew: whose workers it has; several pools have one each.
-        devices: how many devices there are.
-        units: worker → which of them it lives on; empty where it does not know.
-        timer: its time, in which a wait takes none.
-    """
-
+    # Controls (None: the baseline) → seconds of one call.
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
+    # Rendered options → the failure of every check and block with them; `""` is the baseline.
     failures: Mapping[str, EvaluationFailed] = field(default_factory=dict)
-    drops: Callable[[int], bool] = lambda quad: False
-    noise: float = 1e-3
+    drops: Callable[[int], bool] = lambda quad: False  # quad's number → whether the device was disturbed in it
+    noise: float = 1e-3  # relative standard deviation between slots
+    # The look's number and its worker's number → the times of the measured call.
     times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
+    # `(what, worker, options)` in order: `prepare`, `check`, `block`, `look`, `draw`, `first_calls`, `discard`,
+    # `close`.
     asked: list[tuple[str, int, str]] = field(default_factory=list)
+    # Rendered options, worker and seed → what a draw gives, or how it fails; `""` is the baseline.
     draws: Callable[[str, int, int], Draw | EvaluationFailed] = lambda options, worker, seed: Draw()
+    # Seed → what first calls of copies of the builds took.
     calls: Callable[[int], FirstCalls | None] = lambda seed: None
+    # The index in `asked` from which on a Ctrl-C arrives, once, with what a body is asked; or None.
     interrupt_at: int | None = None
-    touched: Touched = _TOUCHED
-    conditions: Mapping[str, Conditions] = field(default_factory=dict)
-    remarked: tuple[str, ...] = ()
-    crew: Any = None
-    devices: int = 1
-    units: Callable[[int], str] = lambda number: ""
-    timer: Timer = field(default_factory=FakeTimer)
+    touched: Touched = _TOUCHED  # what every body takes from `load()` and reads from `acf.params`
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)  # metric → how a GPU's clock took every block
+    remarked: tuple[str, ...] = ()  # what its blocks say of their device
+    crew: Any = None  # whose workers it has; several pools have one each
+    devices: int = 1  # how many devices there are
+    units: Callable[[int], str] = lambda number: ""  # worker → which of them it lives on; empty where it does not know
+    timer: Timer = field(default_factory=FakeTimer)  # its time, in which a wait takes none
     _random: Random = field(default_factory=lambda: Random(0))
 
     def move_to(self, other: FakePool) -> None:

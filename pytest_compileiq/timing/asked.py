@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 
 class MeasureArguments(Struct, frozen=True):
-    """What ``measure`` was given besides the callable.
-
-    Attributes:
-        check: raises where the outputs are wrong; without it, they have to be the same after every call.
-    """
+    """What ``measure`` was given besides the callable."""
 
     outputs: tuple[Output, ...] = ()  # what the callable writes
+    # Raises where the outputs are wrong; without it, they have to be the same after every call.
     check: Callable[[], object] | None = None
     reset: Callable[[], object] | None = None  # restores what the callable works on
 

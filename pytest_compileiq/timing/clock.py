@@ -64,31 +64,24 @@ class Clock(Protocol):
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
         """Seconds for one call, as the mean of ``repeats`` calls timed together."""
-        ...
 
     def sample(self, call: Callable[[], object], repeats: int) -> float:
         """The metric's value for one call, as the mean of ``repeats``; for a clock of time, its seconds."""
-        ...
 
     def once(self, call: Callable[[], object]) -> object:
         """Call as it is timed, and wait for the device; returns what the call returned."""
-        ...
 
     def overwrite_before(self, call: Callable[[], object], flips: Sequence[Callable[[], Flip | None]]) -> None:
         """Flip bytes before each timed call of ``call``, where that is no part of what is timed."""
-        ...
 
     def store_limit(self) -> StoreLimit:
         """The rate of stores above which a call has not written its outputs."""
-        ...
 
     def why_void(self) -> str | None:
         """Why the samples so far measured something else than the kernel; None where they measured it."""
-        ...
 
     def conditions(self) -> Conditions | None:
         """How the last sample was taken; None where there is nothing to choose."""
-        ...
 
 
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 24 << 10  # both in any L1 cache

@@ -37,19 +37,15 @@ class Output(Protocol):
 
     def now(self) -> Bytes:
         """The content: of the host's memory that memory itself, of a GPU's a copy."""
-        ...
 
     def write(self, content: Bytes) -> None:
         """Overwrite the content."""
-        ...
 
     def flip(self, bits: Bytes | np.uint8) -> None:
         """Overwrite each byte by itself with these bits flipped."""
-        ...
 
     def flip_of(self, bits: Bytes) -> Flip | None:
         """The same, to be enqueued on a GPU; None in the host's memory."""
-        ...
 
 
 def as_outputs(given: Any) -> tuple[Output, ...]:

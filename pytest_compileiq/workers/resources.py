@@ -30,14 +30,10 @@ from pytest_compileiq.workers.transport import Transport, Transports
 
 
 class Resources:
-    """What one run holds; each part begins when it is first asked for.
-
-    Attributes:
-        items: the tuned tests of the run.
-    """
+    """What one run holds; each part begins when it is first asked for."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        self.items: Sequence[pytest.Item] = ()
+        self.items: Sequence[pytest.Item] = ()  # the tuned tests of the run
         self._config = config
         self._settings = settings
         self._slots = threading.BoundedSemaphore(settings.jobs)
