@@ -87,10 +87,6 @@ class DeviceActor:
         """The driver is there."""
         self._heard = time.monotonic()
 
-    def shares_files(self) -> bool:
-        """Whether the driver's files are here."""
-        return self._probe.exists()
-
     @_answering
     def take(self, message: bytes) -> None:
         """Keep contents of files that travel here."""
@@ -107,9 +103,10 @@ class DeviceActor:
         """Put files that have arrived below ``place``, a path relative to this actor's folder."""
         self._arrivals.unpack(manifest, inside(self._guard.folder, place))
 
-    def measures(self, kinds: list[str]) -> dict[str, Measures]:
-        """What is measured on here, of those kinds that there are."""
-        return {kind: of_kind for kind in kinds if (of_kind := measures(kind)) is not None}
+    def describe(self, kinds: list[str]) -> tuple[bool, dict[str, Measures]]:
+        """Whether the driver's files are here, and what is measured on, of those kinds that there are."""
+        found = {kind: measures(kind) for kind in kinds}
+        return self._probe.exists(), {kind: of_kind for kind, of_kind in found.items() if of_kind is not None}
 
     @_answering
     def launch(self, start: bytes) -> int:

@@ -45,6 +45,7 @@ class DeviceSlot:
     is_usable: bool = True  # False once its node is gone or refused, or actors are lost there again and again
     files: RemoteFiles | None = None
     device: RemoteDevice | None = None
+    measures: Mapping[str, Measures] = field(default_factory=dict)  # kind → what is measured on there
 
     @property
     def name(self) -> str:
@@ -128,16 +129,18 @@ class Cluster:
             for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
         ]
         threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()
-        asked = [(slot, slot.reached().begin("shares_files")) for slot in self.slots]
+        asked = [(slot, slot.reached().begin("describe", sorted(self.kinds))) for slot in self.slots]
         for slot, reference in asked:
             device = slot.reached()
             try:
-                if not device.answer(reference):
-                    slot.files = self.files
-                    device.furnish(self.files)
+                shares_files, slot.measures = device.answer(reference)
             except WorkerDied as death:
                 slot.is_usable = False
                 self.say(f"{death.reason}: it is not used")
+                continue
+            if not shares_files:
+                slot.files = self.files
+                device.furnish(self.files)
         self._expect_one_model()
         self._elsewhere = {slot.node["NodeID"]: slot.node for slot in self.slots if slot.files}
         self.slots = self.usable
@@ -240,29 +243,18 @@ class Cluster:
     def _expect_one_model(self) -> None:
         """Measure on devices of one model alone."""
         # What is fast on one model need not be on another, and a claim is about one.
-        measures = {id(slot): self._measures_of(slot) for slot in self.usable}
-        able = [slot for slot in self.usable if self.kinds <= measures[id(slot)].keys()]
-        models = {id(slot): tuple(measures[id(slot)][kind].device for kind in sorted(self.kinds)) for slot in able}
+        able = [slot for slot in self.usable if self.kinds <= slot.measures.keys()]
+        models = {id(slot): tuple(slot.measures[kind].device for kind in sorted(self.kinds)) for slot in able}
         own = [models[id(slot)] for slot in able if slot.node["NodeID"] == self._own_node]
         kept = own[0] if own else next((model for model, _ in Counter(models.values()).most_common(1)), ())
         for slot in self.usable:
             if slot not in able:
-                lacking = " and ".join(sorted(self.kinds - measures[id(slot)].keys()))
+                lacking = " and ".join(sorted(self.kinds - slot.measures.keys()))
                 self._leave_out(slot, f"has no device of kind {lacking}")
             elif models[id(slot)] != kept:
                 self._leave_out(slot, f"measures on {named(models[id(slot)])}, and this run on {named(kept)}")
             else:
-                self.measures = measures[id(slot)]
-
-    def _measures_of(self, slot: DeviceSlot) -> Mapping[str, Measures]:
-        """What is measured on at a slot, of the kinds of this run; nothing where its actor is lost."""
-        try:
-            measures: Mapping[str, Measures] = slot.reached().ask("measures", sorted(self.kinds))
-        except WorkerDied as death:
-            slot.is_usable = False
-            self.say(f"{death.reason}: it is not used")
-            return {}
-        return measures
+                self.measures = slot.measures
 
     def _leave_out(self, slot: DeviceSlot, why: str) -> None:
         slot.is_usable = False

@@ -39,9 +39,9 @@ def test_orders_and_answers_pass_and_a_death_is_told_and_not_raised(tmp_path, sh
     (tmp_path / "pytest.ini").touch()
     device = Patient(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
     try:
-        assert not device.shares_files()
+        assert device.describe(["cpu"])[0] is False
         (tmp_path / "probe").touch()
-        assert device.shares_files()
+        assert device.describe([]) == (True, {})
         start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
         number = device.launch(encode(start))
         assert isinstance(decode_answer(device.receive(number, 60.0)), Failed)

@@ -43,7 +43,7 @@ class FakeDevice:
         self.asked.append(method)
         if self.is_lost:
             raise WorkerDied("lost", self.why_lost)
-        return {"shares_files": True, "measures": self.measures, "launch": 7}.get(method)
+        return {"describe": (True, self.measures), "launch": 7}.get(method)
 
     def beat(self) -> None: ...
 
