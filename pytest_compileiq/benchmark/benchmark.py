@@ -37,10 +37,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.space import Gene, Space, Where
 from pytest_compileiq.timing.clock import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
-from pytest_compileiq.toolchains.base import (
-    Builder,
-    Place,
-)
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.environment import kept_out
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of

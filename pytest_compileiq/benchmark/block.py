@@ -18,14 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.benchmark.body import (
-    ArmFailure,
-    Bodies,
-    Touched,
-    as_failure,
-    expect_objectives,
-    run_arm,
-)
+from pytest_compileiq.benchmark.body import ArmFailure, Bodies, Touched, as_failure, expect_objectives, run_arm
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault, NoDevice
@@ -183,10 +176,7 @@ class _BlockRun(Struct):
                 self.remarks[short] = None
             if (conditions := clock.conditions()) and settled:
                 self.conditions[objective.metric] = replace(
-                    conditions,
-                    locked_mhz=self.watch.locked_mhz,
-                    warm_up_s=settled.seconds,
-                    settled=settled.settled,
+                    conditions, locked_mhz=self.watch.locked_mhz, warm_up_s=settled.seconds, settled=settled.settled
                 )
         except CannotMeasure as error:
             raise ArmFailure(error.arm or "baseline", "wrong", str(error)) from error

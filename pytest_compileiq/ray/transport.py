@@ -12,16 +12,7 @@ from pathlib import Path
 
 from pytest_compileiq.benchmark.builds import Afar, Builds, Maker
 from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes
-from pytest_compileiq.ray.cluster import (
-    OWN,
-    Node,
-    connect,
-    leave,
-    living_nodes,
-    name_of,
-    own_node,
-    unlike_nodes,
-)
+from pytest_compileiq.ray.cluster import OWN, Node, connect, leave, living_nodes, name_of, own_node, unlike_nodes
 from pytest_compileiq.ray.device_actor import CALLS_AT_ONCE
 from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
 from pytest_compileiq.ray.remote_files import RemoteFiles

@@ -38,8 +38,12 @@ def converse(inside: WorkerPlugin, item: pytest.Function) -> None:
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
     command, compiler = tuple(made.compiler.command), identity_of_compiler(made.compiler)
-    entered = messages.Entered(str(made.target), command, made.native, cpu_device().name, compiler)
-    inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
+    inside.is_entered = True
+    channel = inside.channel
+    channel.send(messages.Entered(str(made.target), command, made.native, cpu_device().name, compiler))
+    while isinstance(task := channel.receive(), messages.Task):
+        channel.tick()
+        channel.send(serve(benchmark, body_of(item), task, channel.tick))
 
 
 def serve(

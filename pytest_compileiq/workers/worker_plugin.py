@@ -8,40 +8,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_compileiq.system.process import adopt_orphans
-from pytest_compileiq.workers.messages import (
-    Answer,
-    Channel,
-    Enter,
-    Entered,
-    Failed,
-    Left,
-    Order,
-    Query,
-    Ready,
-    Start,
-    Task,
-    TaskAnswer,
-    decode_order,
-)
+from pytest_compileiq.workers.messages import Channel, Enter, Failed, Left, Order, Query, Ready, Start, decode_order
 from pytest_compileiq.workers.start import enter_project, worker_config
-
-_NOT_COLLECTED = "it was not collected in the worker"
 
 
 class WorkerPlugin:
-    """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do the tasks within them."""
+    """The worker's own pytest plugin: it runs tests when told to, and ``tasks.converse`` does the tasks within them."""
 
     def __init__(self, channel: Channel[Order], builds: Path) -> None:
         self.channel = channel
         self.builds = builds
         self.builder: bytes | None = None
-        self._entered = False
+        self.is_entered = False  # whether the fixtures of the test are up
         self._failure: str | None = None
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -55,11 +38,17 @@ class WorkerPlugin:
         with contextlib.suppress(EOFError, OSError):
             while isinstance(order := self.channel.receive(), Enter | Query):
                 self._failure = None
-                if isinstance(order, Query):
-                    self.channel.send(self._answered(items.get(order.nodeid), order))
-                    continue
-                self._entered, self.builder = False, order.builder
-                self._run(items.get(order.nodeid))
+                if (item := items.get(order.nodeid)) is None:
+                    self.channel.send(Failed("it was not collected in the worker"))
+                elif isinstance(order, Query):
+                    from pytest_compileiq.workers.tasks import answer_query  # heavy, and most workers build nothing
+
+                    self.channel.tick()
+                    self.channel.send(answer_query(item, self.builds, order))
+                else:
+                    self.is_entered, self.builder = False, order.builder
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                    self.channel.send(Left(self._failure) if self.is_entered else Failed(self._failure))
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -82,30 +71,6 @@ class WorkerPlugin:
         said = _described(error) if cause is None else f"{_described(error)} ({_described(cause)})"
         with contextlib.suppress(OSError):
             self.channel.send(Failed(self._failure or said))
-
-    def converse(self, entered: Entered, answer: Callable[[Task[object], Callable[[], object]], TaskAnswer]) -> None:
-        """Within a test whose fixtures are up: say so, and answer tasks until told to leave."""
-        self._entered = True
-        self.channel.send(entered)
-        while isinstance(order := self.channel.receive(), Task):
-            self.channel.tick()
-            self.channel.send(answer(order, self.channel.tick))
-
-    def _answered(self, item: pytest.Item | None, query: Query) -> Answer:
-        """The answer of a test that is not entered."""
-        from pytest_compileiq.workers.tasks import answer_query  # heavy, and most workers build nothing
-
-        if item is None:
-            return Failed(_NOT_COLLECTED)
-        self.channel.tick()
-        return answer_query(item, self.builds, query)
-
-    def _run(self, item: pytest.Item | None) -> None:
-        if item is None:
-            self.channel.send(Failed(_NOT_COLLECTED))
-            return
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        self.channel.send(Left(self._failure) if self._entered else Failed(self._failure))
 
 
 def _described(error: BaseException) -> str:
