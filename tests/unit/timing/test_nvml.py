@@ -10,13 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.timing.nvml import (
-    GpuState,
-    driver_version,
-    hardware_slowdown,
-    power_limit_w,
-    snapshot,
-)
+from pytest_compileiq.timing.nvml import GpuState, driver_version, hardware_slowdown, power_limit_w, snapshot
 
 MIG = "MIG-11112222-3333"
 QUERIES = {
