@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -88,20 +89,15 @@ def make_artifact(tuning: Tuning, winner: Winner, found: Found, attribution: Att
     """The artifact of a search: the proven winner, or that nothing beats the defaults."""
     benchmark, target, proof = tuning.benchmark, tuning.benchmark.builder.target, winner.proof
     claims, controls = ((), None) if isinstance(proof, NoWinner) else (proof.claims, proof.winner)
-    fingerprint = benchmark.fingerprint_with(controls)
     tuned = benchmark.builds.get(controls) if controls else None
     before = tuning.incumbent.artifact if tuning.incumbent else None
     try:
         return Artifact(
-            benchmark=benchmark.nodeid,
             target=target,
             outcome="tuned" if controls else "baseline",
             reason=None if controls else proof.reason[:LONGEST_TEXT],
-            functions=recorded_functions(benchmark, tuning.baseline.stands_for),
-            **signed_by(tuning, controls),
+            **told_now(tuning, controls),
             controls=controls_table(target, controls) if controls else None,
-            compiler=CompilerTable.of(replace(benchmark.builder.compiler, change=tuning.baseline.change)),
-            fingerprint=FingerprintTable.of(fingerprint),
             code=stored_code(benchmark.builds.get(None), tuned, before.code if before else {}),
             search=search_record(tuning, found),
             claims=claims,
@@ -109,19 +105,29 @@ def make_artifact(tuning: Tuning, winner: Winner, found: Found, attribution: Att
             withdrawn=before.withdrawn if before else (),
             reduction=winner.reduced(attribution) if controls else None,
             attribution=attribution,
-            provenance=provenance_of(benchmark, fingerprint, controls),
         )
     except ValidationError as error:
         raise StoreError(f"the result of {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
-def signed_by(tuning: Tuning, winner: ControlsFile | None) -> dict[str, Any]:
-    """What a reviewer signs with the controls, as fields of the artifact: their classes and the licences."""
-    if winner is None:
-        return {"classes": (), "licences": None}
-    compiler = tuning.benchmark.builder.compiler
-    own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own
-    return {"classes": own, "licences": tuple(map(LicenceTable.of, widest(tuning.licences, MOST_LICENCES)))}
+def told_now(tuning: Tuning, controls: ControlsFile | None) -> dict[str, Any]:
+    """Fields of an artifact of ``controls`` that the benchmark and its compiler tell, whatever was proven."""
+    benchmark, compiler = tuning.benchmark, tuning.benchmark.builder.compiler
+    fingerprint = benchmark.fingerprint_with(controls)
+    classes: Sequence[str] = ()
+    licences: tuple[LicenceTable, ...] | None = None
+    if controls is not None:
+        classes = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs).own
+        licences = tuple(map(LicenceTable.of, widest(tuning.licences, MOST_LICENCES)))
+    return {
+        "benchmark": benchmark.nodeid,
+        "functions": recorded_functions(benchmark, tuning.baseline.stands_for),
+        "classes": classes,
+        "licences": licences,
+        "compiler": CompilerTable.of(replace(compiler, change=tuning.baseline.change)),
+        "fingerprint": FingerprintTable.of(fingerprint),
+        "provenance": provenance_of(benchmark, fingerprint, controls),
+    }
 
 
 def keep_wrong(tuning: Tuning, wrong: Wrong, found: Found) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from pytest_compileiq.artifact import Artifact, CompilerTable, FingerprintTable, is_same_code, stored_code
-from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
+from pytest_compileiq.artifact import Artifact, is_same_code, stored_code
+from pytest_compileiq.benchmark.blast_radius import remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
@@ -16,7 +16,7 @@ from pytest_compileiq.proof.claims import NoWinner, Proof
 from pytest_compileiq.report.artifact import MOST_OPTIONS, class_facts
 from pytest_compileiq.rules.stopping import NEIGHBOUR
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.tuning.artifact import keep_wrong, make_artifact, provenance_of, signed_by, stored_front
+from pytest_compileiq.tuning.artifact import keep_wrong, make_artifact, stored_front, told_now
 from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import expect_owner, is_healthy
 from pytest_compileiq.tuning.context import Found, Tuning
@@ -118,25 +118,19 @@ def _store_claims(
     code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner), artifact.code)
     is_same = is_same_code(code, artifact.code)
     kept = others if is_same else ()
-    fingerprint = benchmark.fingerprint_with(proof.winner)
     attribution = artifact.attribution if is_same else None
     may_attribute = winner is not None and (attribution is None or winner.reduction is not None)
     if may_attribute and found is not None and found.reduces:
         attribution = attribution_of(tuning, found.search, proof) or attribution
     fresh = artifact.model_copy(
         update={
-            "benchmark": benchmark.nodeid,
+            **told_now(tuning, proof.winner),
             "outcome": "tuned",
             "reason": None,
-            "functions": recorded_functions(benchmark, tuning.baseline.stands_for),
-            **signed_by(tuning, proof.winner),
             "claims": kept + proof.claims,
-            "fingerprint": FingerprintTable.of(fingerprint),
-            "compiler": CompilerTable.of(benchmark.builder.compiler),
             "code": code,
             "reduction": (winner and winner.reduced(attribution)) or artifact.reduction,
             "attribution": attribution,
-            "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )
     stored, paths = _write(tuning, fresh, [proof.winner.data], proof.rows)
