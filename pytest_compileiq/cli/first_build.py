@@ -68,12 +68,14 @@ def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | No
         if whole.result is None:
             raise AuthorKnows(_unbuilt(kernel, whole.why_not, found, like))
         last = kernel.name.rpartition("::")[2]
-        named = matching(kernel.name, whole.result.code) or matching(last, whole.result.code)
+        called, named = kernel.name, matching(kernel.name, whole.result.code) or matching(last, whole.result.code)
+        if not named and len(named := matching(f"*::{kernel.name}", whole.result.code)) == 1:
+            called = without_parameters(demangled(named[0]))
         prototypes = prototypes_of(whole.result.path, last)
     if len(named) != 1 or len(prototypes) != 1:
         what = "several functions of that name" if prototypes else "no code of its own for it"
         raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
-    return prototypes[0], FirstBuild(marker(paths, *libraries), kernel.name, len(whole.result.code) > 1)
+    return prototypes[0], FirstBuild(marker(paths, *libraries), called, len(whole.result.code) > 1)
 
 
 def cuda_build(kernel: KernelInSource, found: Sources, place: Place) -> tuple[str, str, bool]:
@@ -107,8 +109,11 @@ def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:
 
 def _defining(symbol: str, found: Sources) -> Path | None:
     """The only source that defines a symbol."""
-    name = without_parameters(demangled(symbol))
+    spelled = demangled(symbol)
+    name = without_parameters(spelled)
     files = {each.file for each in found.kernels if each.name == name and each.language == "c"}
+    if "(" not in spelled:
+        files = files or found.variables.get(name.rpartition("::")[2], set())
     holder = name.rpartition("::")[2] if " for " in name else name.rpartition("::")[0].rpartition("::")[2]
     sources = [file for file in files or found.classes.get(holder, set()) if file.suffix.lower() not in HEADERS]
     return sources[0] if len(sources) == 1 else None

@@ -163,6 +163,9 @@ def _chosen(found: Sources, function: str) -> KernelInSource:
         return KernelInSource(Path(path), last, "cuda" if path.endswith(".cu") else "c")
     if last and Path(path) in found.cython:
         raise AuthorKnows(_CYTHON)
+    holder = function.rpartition("::")[0].rpartition("::")[2]
+    if len(files := found.classes.get(holder, set())) == 1:
+        return KernelInSource(min(files), function, "c")
     near = did_you_mean(function, {each.name for each in found.kernels})
     raise UserError(f"--function {function}: no source here defines it{near}; acf init lists the functions that do")
 

@@ -37,6 +37,11 @@ _CALL = re.compile(r"(?<![\w:~])(?P<name>[A-Za-z_]\w*)\s*\(")
 _NO_FUNCTIONS = {"if", "for", "while", "switch", "defined", "__attribute__", "__launch_bounds__", "__declspec", "main"}
 _HAS_NO_ENTRY = re.compile(r"\b(?:static|inline|__inline__|operator|class|struct\s+\w+\s*:|__device__|using)\b|=\s*$")
 _OF_A_CLASS = re.compile(r"^\S[^\n;{}()]*?\b(\w+)::~?\w+\s*\(", re.MULTILINE)
+_VARIABLE = re.compile(
+    r"^(?!(?:extern|static|typedef|using|namespace|return)\b|(?:struct|class|enum|union)\s+\w+\s*[;{:])"
+    r"(?:[\w:<>]++[ \t*&]++)+(?:\w+::)*+(\w++)[ \t]*+(?:\[[^\]\n]{0,100}\][ \t]*+){0,8}(?:=(?!=)|[;{,])",
+    re.MULTILINE,
+)
 _TRITON_JIT = ("triton.jit", "jit")
 
 
@@ -65,6 +70,7 @@ class Sources:
     sources: list[Path] = field(default_factory=list)
     databases: list[Path] = field(default_factory=list)
     classes: dict[str, set[Path]] = field(default_factory=dict)  # of C++ → sources that define its functions
+    variables: dict[str, set[Path]] = field(default_factory=dict)  # global ones → sources that define them
     cython: list[Path] = field(default_factory=list)
     benchmarks: list[Path] = field(default_factory=list)  # files that import this package
     is_whole: bool = True  # all files were looked at
@@ -115,8 +121,9 @@ def _add(found: Sources, project: Path, path: Path) -> None:
         found.cython.append(file)
     else:
         (found.headers if suffix in HEADERS else found.sources).append(file)
-        for name in set(_OF_A_CLASS.findall(text)) if suffix in CPLUSPLUS else ():
-            found.classes.setdefault(name, set()).add(file)
+        for pattern, files in ((_OF_A_CLASS, found.classes), (_VARIABLE, found.variables)):
+            for name in set(pattern.findall(text)) if suffix in (*C, *CPLUSPLUS) else ():
+                files.setdefault(name, set()).add(file)
         language: Language = "cuda" if suffix in (".cu", ".cuh") else "c"
         found.kernels += {
             name: KernelInSource(file, name, language, is_template)

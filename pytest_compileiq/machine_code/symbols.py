@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,6 +70,22 @@ def defined_functions(path: Path) -> frozenset[str]:
             and symbol["st_info"]["bind"] != "STB_LOCAL"
             and symbol["st_shndx"] != "SHN_UNDEF"
         )
+
+
+def global_variables(objects: Iterable[Path]) -> set[str]:
+    """List the variables that objects define for everybody, without the tables that C++ makes of its classes."""
+    names = set[str]()
+    for path in objects:
+        with opened(path) as elf:
+            names |= {
+                symbol.name
+                for symbol in _symbols(elf, ".symtab")
+                if symbol["st_info"]["type"] in ("STT_OBJECT", "STT_COMMON")
+                and (symbol["st_info"]["bind"], symbol["st_other"]["visibility"]) == ("STB_GLOBAL", "STV_DEFAULT")
+                and symbol["st_shndx"] != "SHN_UNDEF"
+                and not symbol.name.startswith("_ZT")
+            }
+    return names
 
 
 def needed_libraries(path: Path) -> list[str]:

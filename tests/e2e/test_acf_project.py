@@ -154,6 +154,26 @@ def test_init_of_cplusplus_adds_sources_of_classes_and_what_loads_them(here, cap
     assert "is called: the value that length points to" in capsys.readouterr().out
 
 
+@needs.gxx
+def test_init_of_cplusplus_finds_a_callee_s_variable_and_a_constant_member_function(here, capsys):
+    project = make_project(here, {
+        "reader.h": "namespace io { class Reader { int n_; public: Reader(int n); int at(int n) const; }; }\n"
+                    "extern int steps[2]; extern const char *name;",
+        "reader.cc": '#include "reader.h"\nnamespace io {\nReader::Reader(int n) : n_(n) {}\n'
+                     "int Reader::at(int n) const { return n_ + n * steps[1]; }\n}\n"
+                     "int far(int n) { return steps[0] * n + (name != 0); }",
+        "steps.cc": '#include "reader.h"\nint steps[2] = {3, 4};\nconst char *name = "steps";\n',
+        "other.cc": "static int steps = 1;\nextern int steps_too;\nint other(int n) { int steps = n; return steps; }",
+    })  # fmt: skip
+    assert main(["init", "--function", "far"]) == 0
+    assert '"reader.cc",\n        "steps.cc",\n        flags' in (here / "test_acf_far.py").read_text()
+    assert "1 passed" in project.pytest("--acf-check=off", code=0)
+    capsys.readouterr()
+    for name in ("io::Reader::at", "Reader::at"):
+        assert main(["init", "--function", name]) == 0
+        assert "only its author knows how io::Reader::at is called" in capsys.readouterr().out
+
+
 CUDA = 'extern "C" __global__ void scale(float *x, int n) { x[threadIdx.x] *= n; }\ntemplate <class T> __global__ void t(T x) {}'
 
 

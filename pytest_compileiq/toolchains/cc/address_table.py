@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.symbols import global_variables
 from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.steps import Commands, ask
 
@@ -53,16 +54,22 @@ def _position(program: str, words: tuple[str, ...], language: str) -> str:
     return min(said - {"PIC"}, default=max(said, default=""))
 
 
-def table_of(commands: Commands, program: str, functions: Sequence[str]) -> tuple[list[Path], tuple[str, ...]]:
-    """The object that holds the addresses of ``functions`` in their order, and the words that link it."""
+def table_of(
+    commands: Commands, program: str, functions: Sequence[str], objects: Sequence[Path]
+) -> tuple[list[Path], tuple[str, ...]]:
+    """The object that holds the addresses of ``functions`` in their order, and the words that link it to ``objects``.
+
+    Global variables go by their names, as ``ctypes.c_int.in_dll`` takes them; the objects' own code is bound to them.
+    """
     source, script = commands.out_dir / "addresses.s", commands.out_dir / "addresses.map"
     words = ['.section .note.GNU-stack,"",%progbits', '.section .data.rel.ro,"aw"', ".balign 8", f".globl {TABLE}"]
     words += [f"{TABLE}:", *(f'.quad "{name}"' for name in functions)]
     source.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    script.write_text(f"{{ global: {TABLE}; local: *; }};\n", encoding="ascii")
+    exported = "".join(f' "{name}";' for name in (TABLE, *sorted(global_variables(objects))))
+    script.write_text(f"{{ global:{exported} local: *; }};\n", encoding="utf-8")
     made = commands.out_dir / "addresses.object"
     commands.run([program, "-c", str(source), "-o", str(made)], "the table of addresses")
-    return [made], (f"-Wl,--version-script={script}", "-Wl,-z,text")
+    return [made], (f"-Wl,--version-script={script}", "-Wl,-Bsymbolic", "-Wl,-z,text")
 
 
 def explained(error: BuildError, added: Sequence[str]) -> BuildError:

@@ -260,7 +260,7 @@ class CcBuilder(Builder):
         # A table of addresses reaches what production's own objects reach.
         code = machine_code(objects, self.functions.among, frozenset if self.by_table else lambda _names: ())
         entries, began_s = self._entries(code), commands.seconds
-        table, words = table_of(commands, self.program.program, sorted(entries)) if self.by_table else ([], ())
+        table, words = table_of(commands, self.program.program, sorted(entries), objects) if self.by_table else ([], ())
         linked = [*objects, *table]
         argv = [self.program.program, *self.flags.link, *words, *map(str, linked), *self.flags.libraries]
         with naming_the_cplusplus_compiler(self.source_paths, self.program):

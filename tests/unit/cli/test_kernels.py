@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.cli.kernels import definitions
+from pytest_compileiq.cli.kernels import definitions, look
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,31 @@ def test_definitions_of_a_text_are_its_public_functions(text, found):
     assert list(definitions(text)) == found
 
 
-def test_definitions_of_a_hostile_text_end():
+def test_variables_of_a_text_are_its_global_definitions(tmp_path):
+    text = """\
+int one = 1;
+const char *names[] = {"a"};
+unsigned long table[2][3];
+std::vector<int> Holder::many{};
+_Thread_local int mine, other;
+extern int elsewhere;
+static int hidden = 1;
+struct later;
+struct Point { int x; };
+using kind = int;
+int function(int n) {
+    int local = n;
+    return local;
+}
+"""
+    (tmp_path / "k.cc").write_text(text)
+    found = look(tmp_path, frozenset())
+    assert set(found.variables) == {"one", "names", "table", "many", "mine"}
+
+
+def test_definitions_of_a_hostile_text_end(tmp_path):
+    for text in ("int " * 200_000, "a" + " " * 1_000_000, "int a" + "[1]" * 300_000, "a::" * 300_000):
+        (tmp_path / "k.c").write_text(text)
+        assert not look(tmp_path, frozenset()).variables
     for text in ("/*" * 200_000, "f(" * 200_000 + "{", "{" * 400_000, '"\\' * 200_000, "template <" * 50_000 + "){"):
         assert list(definitions(text)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import subprocess
@@ -162,3 +163,35 @@ def test_a_refusal_is_known_by_what_each_linker_says(said: str, why: str | None)
     error = explained(BuildError("the link failed", kind="compile", log=said), ())
     assert error.refused == ("read-only segment has dynamic relocations" if why is None else why)
     assert bool(error.refused) is ("cannot be loaded" in str(error))
+
+
+VARIABLES = """\
+int step = 1; static int hidden; __attribute__((visibility("hidden"))) int internal; const int limits[2] = {3, 4};
+int kernel(int x) { hidden += x; internal += x; return x + step + limits[0] - 3; }
+"""
+
+
+@pytest.mark.parametrize("flags", ["-O2", "-O2 -fno-pie", "-O1 -fPIC", "-O2 -fcommon -mcmodel=large"])
+def test_global_variables_are_loaded_each_arm_s_own(tmp_path: Path, flags: str) -> None:
+    found = product(tmp_path, f"gcc {flags}", "k.c", VARIABLES)
+    arms = [
+        found.load(found.build(controls, tmp_path / f"out{number}", timeout_s=60), set())
+        for number, controls in enumerate((None, found.render(Candidate({"-O": 3}))))
+    ]
+    ctypes.c_int.in_dll(arms[0], "step").value = 10
+    assert [arm.kernel(4) for arm in arms] == [14, 5]
+    assert list((ctypes.c_int * 2).in_dll(arms[1], "limits")) == [3, 4]
+    with pytest.raises(ValueError, match="internal"):
+        ctypes.c_int.in_dll(arms[0], "internal")
+
+
+@needs.gxx
+def test_variables_of_a_namespace_are_loaded_and_no_table_of_a_class(tmp_path: Path) -> None:
+    source = (
+        f"{VIRTUAL}namespace ns {{ int step = 1; }} inline int shared_step = 2; int of_all() {{ return shared_step; }}"
+    )
+    found = product(tmp_path, "g++ -O2 -std=c++17", "k.cpp", source)
+    library = found.load(found.build(None, tmp_path / "out", timeout_s=60), set())
+    assert ctypes.c_int.in_dll(library, "_ZN2ns4stepE").value == 1
+    with pytest.raises(ValueError, match="undefined symbol"):
+        ctypes.c_int.in_dll(library, "shared_step")
