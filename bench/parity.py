@@ -237,6 +237,7 @@ class Commit:
 # Measured, dated, or an identity of this run: compared as a word.
 VARYING = (
     (r"\d+(\.\d+)? (ns|µs|ms|s|min|h|MiB|KiB|bytes)\b", "TIME"),
+    (r"\bin \d+\.\d+s (\(\d+:\d\d:\d\d\) )?=+$", "TIME ="),  # pytest's last line is as wide as the terminal
     (r"\bin \d+\.\d+s\b", "TIME"),
     (r"keep \d+\.\d of", "keep SOME of"),
     (r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?)?", "DATE"),
@@ -244,6 +245,7 @@ VARYING = (
     (r'("?\w*(seconds|_s|duration|time|taken_s)"?\s*[:=]\s*)[\d.e+-]+', r"\1TIME"),
     (r"\b[0-9a-f]{7,40}\b", "ID"),
     (r"0x[0-9a-f]+", "ADDRESS"),
+    (r"^=+ (?=.* TIME =$)", "= "),
     (r"^(platform|cachedir|rootdir|plugins|configfile):? .*$", ""),
 )
 
