@@ -41,7 +41,7 @@ from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.table import first_problem
 from pytest_compileiq.toolchains.option_classes import classes_of
 from pytest_compileiq.tuning.context import Found, Tuning
-from pytest_compileiq.tuning.stress import Sound, Wrong
+from pytest_compileiq.tuning.stress import Wrong
 from pytest_compileiq.tuning.winner import Winner
 
 _FARTHEST = math.log(LARGEST_NUMBER) - 1
@@ -133,7 +133,7 @@ def told_now(tuning: Tuning, controls: ControlsFile | None) -> dict[str, Any]:
 def keep_wrong(tuning: Tuning, wrong: Wrong, found: Found) -> str:
     """Write wrong controls beside this machine's own state, for ``repeat_advice``; the path, from the root."""
     benchmark = tuning.benchmark
-    nothing = make_artifact(replace(tuning, incumbent=None), Winner(NoWinner(""), Sound()), found)
+    nothing = make_artifact(replace(tuning, incumbent=None), Winner(NoWinner("")), found)
     changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT], "functions": (), "front": (),
                "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
     artifact = nothing.model_copy(update=changes)

@@ -30,7 +30,8 @@ def settle(tuning: Tuning, winner: Winner, found: Found) -> ItemReport:
     """Decide between the winner, the incumbent and the baseline, and write what was decided."""
     benchmark, proof, incumbent = tuning.benchmark, winner.proof, tuning.incumbent
     standing = incumbent.controls if incumbent is not None else None
-    if incumbent and standing and not winner.sound.is_wrong(standing) and is_healthy(benchmark, incumbent):
+    is_wrong = standing is not None and any(wrong.controls.key == standing.key for wrong in winner.wrong)
+    if incumbent and standing and not is_wrong and is_healthy(benchmark, incumbent):
         if isinstance(proof, NoWinner):
             return tuning.report(Verdict.KEPT, f"the committed controls stay: {proof.reason}", incumbent.artifact)
         if proof.winner.key == standing.key:

@@ -85,7 +85,7 @@ class TuningRun:
         found = Found(search, self.engine, self.given, reduces and not search.interrupted)
         with _failures_named(self.tuning.benchmark, self.brief.journal):
             winner = prove_winner(tuning, found)
-        refused = [refusal_of(tuning, wrong, found) for wrong in winner.sound.wrong]
+        refused = [refusal_of(tuning, wrong, found) for wrong in winner.wrong]
         report = settle(tuning, winner, found)
         self.brief.trackers.tell("end", report.verdict, report.message)
         if not search.interrupted:

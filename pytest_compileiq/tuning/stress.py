@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
-from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claim import Stress
 from pytest_compileiq.model import MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.rules.calls import FirstCalls, is_decided, why_never_new, why_remembered
@@ -39,46 +39,31 @@ class Wrong:
         return self.reason if self.seed is None else f"wrong on draw {self.seed} of acf.rng: {self.reason}"
 
 
-@dataclass
-class Sound:
-    """Finalists that are wrong on no draw, best first; what draws gave, by machine code; and those that dropped out."""
-
-    finalists: list[ControlsFile] = field(default_factory=list)
-    records: dict[Key, Stress] = field(default_factory=dict)
-    wrong: list[Wrong] = field(default_factory=list)
-
-    def is_wrong(self, controls: ControlsFile) -> bool:
-        return any(wrong.controls.key == controls.key for wrong in self.wrong)
-
-    def record_of(self, benchmark: TunedBenchmark, controls: ControlsFile) -> Stress | None:
-        """What the draws of ``controls``, or of others with the same machine code, gave; None where stress is off."""
-        return self.records.get(built_key(benchmark, controls))
-
-
 class Stressing:
     """Draws for the finalists of one benchmark, of each within ``limit_s`` once there are ``FLOOR`` of them."""
 
     def __init__(self, tuning: Tuning, limit_s: float = LEAST_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.tuning, self.limit_s, self.clock = tuning, limit_s, clock
         self.benchmark, self.pool = tuning.benchmark, tuning.pool
+        self.wrong: list[Wrong] = []  # finalists that dropped out
+        self._records: dict[Key, Stress] = {}
 
-    def sound(self, ranked: Sequence[ControlsFile], *, most: int) -> Sound:
-        sound = Sound()
-        for controls in ranked:
-            if len(sound.finalists) == most:
-                break
-            if self.holds(controls, sound):
-                sound.finalists.append(controls)
-        return sound
+    def finalists(self, ranked: Iterable[ControlsFile], *, most: int) -> list[ControlsFile]:
+        """The first ``most`` that are wrong on no draw."""
+        return list(islice(filter(self.holds, ranked), most))
 
-    def holds(self, controls: ControlsFile, sound: Sound) -> bool:
-        """Whether ``controls`` are wrong on no draw; ``sound`` keeps what draws gave, or the one they are wrong on."""
+    def holds(self, controls: ControlsFile) -> bool:
+        """Whether ``controls`` are wrong on no draw; what draws gave is kept, or the one that they are wrong on."""
         judged = self.hold(controls)
         if isinstance(judged, Wrong):
-            sound.wrong.append(judged)
+            self.wrong.append(judged)
         elif judged is not None:
-            sound.records[built_key(self.benchmark, controls)] = judged
+            self._records[built_key(self.benchmark, controls)] = judged
         return not isinstance(judged, Wrong)
+
+    def record_of(self, controls: ControlsFile) -> Stress | None:
+        """What the draws of ``controls``, or of others with the same machine code, gave; None where stress is off."""
+        return self._records.get(built_key(self.benchmark, controls))
 
     def hold(self, controls: ControlsFile) -> Stress | Wrong | None:
         """Run the body with ``controls`` on as many draws as the marker asks for and the time allows.

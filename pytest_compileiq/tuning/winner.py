@@ -19,7 +19,7 @@ from pytest_compileiq.search.scoring import Scored, built_key
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.tuning.context import Found, Tuning
 from pytest_compileiq.tuning.reduction import Reduced, drop_idle, reduce_winner
-from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, Stressing, Wrong
+from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Stressing, Wrong
 
 FINALISTS = 3
 
@@ -29,10 +29,10 @@ class Winner:
     """A proof, and the reduction of its winner."""
 
     proof: Proof | NoWinner
-    sound: Sound  # the finalists that were proven, and those that dropped out before
     reduction: Reduction | None = None
     made_of: str = ""  # the key of the finalist that a reduced winner was made of
     undecided: frozenset[str] = frozenset()  # names as ``Reduced`` has them
+    wrong: Sequence[Wrong] = ()  # the finalists that dropped out before
 
     def reduced(self, attribution: Attribution | None) -> Reduction | None:
         """The reduction, where what ``attribution`` resolves is no longer undecided."""
@@ -47,17 +47,17 @@ def prove_winner(tuning: Tuning, found: Found) -> Winner:
     playoff = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
     stressing = Stressing(tuning, max(LEAST_S, SHARE * search.tally.seconds))
     most = FINALISTS if benchmark.timed_objectives else 1
-    sound = stressing.sound([scored.controls for scored in playoff.ranked], most=most)
-    if sound.finalists:
-        winner = _prove(tuning, found, stressing, sound)
-    elif sound.wrong:
-        winner = Winner(NoWinner(_all_wrong(sound.wrong)), sound)
+    finalists = stressing.finalists([scored.controls for scored in playoff.ranked], most=most)
+    if finalists:
+        winner = _prove(tuning, found, stressing, finalists)
+    elif stressing.wrong:
+        winner = Winner(NoWinner(_all_wrong(stressing.wrong)))
     else:
         why = _trade_offs(benchmark) if found.front else _nothing_better(playoff, search.tally.evaluations)
-        winner = Winner(NoWinner(why), sound)
-    proof = winner.proof
+        winner = Winner(NoWinner(why))
+    winner, proof = replace(winner, wrong=stressing.wrong), winner.proof
     if isinstance(proof, Proof):
-        return replace(winner, proof=proof.with_stress(sound.record_of(benchmark, proof.winner)))
+        return replace(winner, proof=proof.with_stress(stressing.record_of(proof.winner)))
     if reason := search.why_unjudged(at_the_end=True):
         if search.interrupted:  # before there was anything to settle: the same command goes on
             raise KeyboardInterrupt
@@ -70,18 +70,18 @@ def prove_winner(tuning: Tuning, found: Found) -> Winner:
     return winner
 
 
-def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> Winner:
+def _prove(tuning: Tuning, found: Found, stressing: Stressing, finalists: Sequence[ControlsFile]) -> Winner:
     """Prove the best finalist by two samples, reduced between them.
 
     Nothing is stored unless the first sample proves it, so that the second one, in which two sizes of it are sampled,
     takes nothing from alpha.
     """
     benchmark, search, comparison = tuning.benchmark, found.search, tuning.comparison()
-    first = comparison.prove(sound.finalists)
+    first = comparison.prove(finalists)
     if isinstance(first, NoWinner):
-        return Winner(first, sound)
+        return Winner(first)
     if not found.reduces or _was_reduced(tuning, first):  # losses would add up
-        return Winner(comparison.confirm(first), sound)
+        return Winner(comparison.confirm(first))
     reduced: Reduced | None = None
     smaller: ControlsFile | None = None
     kept_larger = ""
@@ -89,7 +89,7 @@ def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> 
         gains = score_of(benchmark, first.claims)
         reduced = reduce_winner(tuning, search, Scored(tuple(-gain for gain in gains), first.winner))
         if built_key(benchmark, reduced.smallest) != built_key(benchmark, first.winner):
-            if stressing.holds(reduced.smallest, sound):
+            if stressing.holds(reduced.smallest):
                 smaller = reduced.smallest
             else:
                 kept_larger = "were wrong on a draw of acf.rng"
@@ -98,7 +98,7 @@ def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> 
         tuning.progress.say(f"the winner stays as it was found: {error}")
     proof = comparison.confirm(first, smaller, reduced.budgets if reduced else {})
     if isinstance(proof, NoWinner) or reduced is None:
-        return Winner(proof, sound)
+        return Winner(proof)
     stored, kept_larger = reduced.smallest, proof.why_larger or kept_larger
     if kept_larger:  # the larger one is stored, without what is idle: by that it stays proven
         kept_larger = f"{quantity(reduced.counts[2], 'control')} {kept_larger}"
@@ -106,10 +106,10 @@ def _prove(tuning: Tuning, found: Found, stressing: Stressing, sound: Sound) -> 
             reduced = drop_idle(tuning, search, proof.winner, reduced)
         except EnvironmentFault as error:
             tuning.progress.say(f"the winner stays as it was found: {error}")
-            return Winner(proof, sound)
+            return Winner(proof)
         stored = reduced.lean
     record = reduced.record(proof.losses, kept_larger or None)
-    return Winner(replace(proof, controls=stored), sound, record, reduced.full.key, reduced.undecided)
+    return Winner(replace(proof, controls=stored), record, reduced.full.key, reduced.undecided)
 
 
 def _was_reduced(tuning: Tuning, proof: Proof) -> bool:

@@ -132,18 +132,17 @@ def test_long_bodies_get_fewer_draws_and_never_less_than_the_floor(tmp_path):
 def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
     ranked = [controls(fast="", O=level) for level in (1, 2, 3)]
     _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Draw())
-    sound = stress.sound(ranked, most=1)
-    assert sound.finalists == [ranked[1]] and sound.is_wrong(ranked[0]) and not sound.is_wrong(ranked[2])
-    assert sound.record_of(stress.benchmark, ranked[1]).usable == 32
+    assert stress.finalists(ranked, most=1) == [ranked[1]] and [wrong.controls for wrong in stress.wrong] == ranked[:1]
+    assert stress.record_of(ranked[1]).usable == 32
 
 
 def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_what_they_gave_is_kept(tmp_path):
     _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Draw())
-    sound = stress.sound([controls(fast="", O=2)], most=1)
-    assert stress.holds(controls(O=3), sound) and not stress.holds(controls(O=1), sound)
-    assert sound.record_of(stress.benchmark, controls(O=3)).usable == 32
-    assert sound.record_of(stress.benchmark, controls(O=1)) is None
-    assert [wrong.seed for wrong in sound.wrong] == [1] and sound.is_wrong(controls(O=1))
+    assert stress.finalists([controls(fast="", O=2)], most=1)
+    assert stress.holds(controls(O=3)) and not stress.holds(controls(O=1))
+    assert stress.record_of(controls(O=3)).usable == 32
+    assert stress.record_of(controls(O=1)) is None
+    assert [(wrong.seed, wrong.controls) for wrong in stress.wrong] == [(1, controls(O=1))]
 
 
 def test_other_seeds_of_the_tune_give_other_draws(tmp_path):
