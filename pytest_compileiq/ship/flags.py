@@ -190,9 +190,9 @@ def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
 
 def depfile(target: str, reads: Sequence[Path]) -> str:
     """A rule by which make and ninja rebuild ``target`` when one of ``reads`` changes or disappears."""
-    names = [plain(str(path)) for path in reads]
+    names = [_escaped(str(path)) for path in reads]
     # A file that is gone (another ACF has another name) means out of date, not "no rule to make it".
-    return f"{plain(target)}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
+    return f"{_escaped(target)}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
 
 
 def rootdir_of(store: Store, artifact: Artifact) -> Path:
@@ -218,6 +218,12 @@ def plain(path: str) -> str:
     if not _PLAIN_PATH.fullmatch(path):
         raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: move it elsewhere")
     return path
+
+
+def _escaped(path: str) -> str:
+    """``path`` in a rule, as gcc writes it for make and ninja."""
+    plain(re.sub(r"[ #$]", "", path))
+    return re.sub(r"([ #])", r"\\\1", path).replace("$", "$$")
 
 
 def _identify(compiler: str) -> _Here:

@@ -126,6 +126,38 @@ def test_a_header_that_comes_before_the_recorded_one_stops_the_build(tmp_path, c
     assert "-c k.c" in project.run("make") and "acf flags" not in project.run("make")
 
 
+IN_SOURCE = {
+    "k.c": '#include "extra.h"\n#include <k.h>\nfloat total(const float *x) { return SCALE * x[0] * EXTRA; }\n',
+    "include/extra.h": "#define EXTRA 1.0f\n", "k.h": "#define SCALE 2.0f\n",
+    "options.rsp": "'-DNAME=\"a b\"' -Iinclude\n",
+    "compile_commands.json": '[{"directory": "%s", "file": "k.c", "command": "gcc -O2 -I. @options.rsp -c k.c"}]',
+    "Makefile": """\
+k.o: k.c k.flags
+\tgcc -O2 -I. @options.rsp -MMD @k.flags -c k.c -o k.o
+%.flags: FORCE
+\tacf flags $* --compiler gcc --output $@.new --depfile $@.d --depfile-target $@
+\tcmp -s $@.new $@ || cp $@.new $@
+FORCE:
+-include k.d
+""",
+}  # fmt: skip
+
+
+def test_a_build_in_its_own_source_tree_with_a_space_in_its_path_sees_every_header(tmp_path, c_project):
+    root = tmp_path / "my project"
+    database = IN_SOURCE["compile_commands.json"].replace("%s", str(root))
+    project = Build(write_files(root, IN_SOURCE | {"compile_commands.json": database}), c_project.path)
+    prove(root, "k", Cc("k.c", like="."), {"-O": 3})
+    assert "-c k.c" in project.run("make") and "-c k.c" not in project.run("make")
+    assert "right: k.o: total is the proven code of k" in project.run("acf", "verify-binary", "k.o")
+    assert r"my\ project/include/extra.h" in (root / "k.flags.d").read_text()
+    (root / "k.h").write_text("#define SCALE 3.0f\n")
+    assert "is stale: k.h (changed)" in project.run("make", code=-1)
+    (root / "k.h").write_text(IN_SOURCE["k.h"])
+    (root / "extra.h").write_text("#define EXTRA 3.0f\n")
+    assert "is stale: extra.h, which the compiler reads now" in project.run("make", code=-1)
+
+
 @needs.nvcc
 def test_a_header_that_comes_before_the_recorded_one_is_in_no_export(tmp_path, capsys):
     root = write_files(tmp_path, SHADOWED)
@@ -310,9 +342,9 @@ def test_a_wrong_call_is_a_sentence(flags, c_project, capsys):
 
 
 def test_a_path_that_make_would_split_is_refused(tmp_path, c_project, monkeypatch, capsys):
-    spaced = tmp_path / "my project"
-    shutil.copytree(c_project.root, spaced)
-    monkeypatch.chdir(spaced)
+    odd = tmp_path / "my: project"
+    shutil.copytree(c_project.root, odd)
+    monkeypatch.chdir(odd)
     assert main(["flags", "kernel", "--compiler", "gcc", "--depfile", "k.d", "--depfile-target", "k.o"]) == 2
     assert "has a character that make, a shell or nvcc would split at" in capsys.readouterr().err
 
