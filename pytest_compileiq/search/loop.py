@@ -253,9 +253,9 @@ class Search:
         return told
 
     def _count(
-        self, candidate: Candidate, controls: ControlsFile, evaluated: Evaluated, key: Key | None, scored: Scored | None
+        self, candidate: Candidate, controls: ControlsFile, evaluated: Evaluated, key: Key | None, scored: Scored
     ) -> Told:
-        """Take in one evaluation. Without ``scored``, others of its machine code are judged anew."""
+        """Take in one evaluation; without a ``key`` nothing was built."""
         self.tally.valid += bool(evaluated.scores)
         if key is not None:
             self.aliases.setdefault(key, []).append(controls.knobs)
@@ -266,7 +266,7 @@ class Search:
             self.tally.fail(evaluated.failure, evaluated.reason)
         code = name_of(key) if key is not None else ""
         told = Told(candidate, evaluated.scores, evaluated.failure, errors=evaluated.errors, code=code)
-        if key is not None and scored is not None:
+        if key is not None:
             self._seen[key] = told
             if told.scores:
                 self.scored[key] = scored
@@ -284,7 +284,7 @@ class Search:
         for place, (candidate, controls, _) in batch.left.items():
             self._attempt = None
             key, evaluated, scored = self._judge(controls, built[place], batch.number, place)
-            if scored is not None and scored.scores:
+            if scored.scores:
                 self._bodies += 1
                 self.offered |= candidate.knobs.keys()
                 self.read |= scored.read
@@ -320,26 +320,25 @@ class Search:
 
     def _judge(
         self, controls: ControlsFile, build: BuildResult | BuildError, batch: int, place: int
-    ) -> tuple[Key | None, Evaluated, Scored | None]:
+    ) -> tuple[Key | None, Evaluated, Scored]:
+        nothing = Scored((), controls)
         if isinstance(build, BuildError):
-            return None, Evaluated((), build.kind, str(build), False, "", [], self.tally.seconds), None
+            return None, Evaluated((), build.kind, str(build), False, "", [], self.tally.seconds), nothing
         key, digest = key_of(self.brief.benchmark, controls, build.digest), build.digest
-        if (before := self._seen.get(key)) is not None:
+        before = self._seen.get(key)
+        # What is never proposed is judged each time, by whichever run: the journal does not tell it from what failed.
+        if (before is None or before.failure is not None) and (never := self.why_never(build)):
+            return key, Evaluated((), *never, False, digest, [], self.tally.seconds), nothing
+        if before is not None:
             seen = Evaluated(before.scores, before.failure, "", True, digest, [], self.tally.seconds, before.errors)
-            return key, seen, None
-        if never := self.why_never(build):
-            return key, Evaluated((), *never, False, digest, [], self.tally.seconds), None
+            return key, seen, nothing
         try:
             scored = self._score(controls, build, batch, place)
         except EvaluationFailed as failure:
-            failed = Evaluated((), failure.kind, failure.reason, False, digest, [], self.tally.seconds)
-            return key, failed, Scored((), controls)
+            return key, Evaluated((), failure.kind, failure.reason, False, digest, [], self.tally.seconds), nothing
         samples = [list(asdict(row).values()) for row in scored.samples]
-        return (
-            key,
-            Evaluated(scored.scores, None, "", False, digest, samples, self.tally.seconds, scored.errors),
-            scored,
-        )
+        evaluated = Evaluated(scored.scores, None, "", False, digest, samples, self.tally.seconds, scored.errors)
+        return key, evaluated, scored
 
     def _score(self, controls: ControlsFile, build: BuildResult, batch: int, place: int) -> Scored:
         """Score a candidate, again while its worker is lost through no doing of its own, but not for ever."""

@@ -331,6 +331,18 @@ def test_a_search_that_goes_on_tells_its_engine_the_same_errors(searching):
     assert second.told[7].duplicate and second.told[7].errors == second.told[0].errors
 
 
+def test_a_search_that_goes_on_tells_its_engine_the_same_of_withdrawn_code(searching):
+    builder = FakeBuilder(code=lambda knobs: {"kernel": "bad" if knobs.get("-O", 0) % 2 else str(knobs)})
+    bad = builder.build(builder.render(Candidate({"-O": 1})), Path("/nowhere"), timeout_s=1).code
+    gone = [Withdrawn(reason="wrong on odd sizes", code={entry: one.sha256 for entry, one in bad.items()})]
+    whole, first, second = (Scripted([Candidate({"-O": number}) for number in range(12)]) for _ in range(3))
+    at_once = searching(whole, builder=builder, withdrawn=gone)
+    searching(first, builder=builder, withdrawn=gone, budget=4)
+    assert spent(searching(second, builder=builder, withdrawn=gone, fresh=False)) == spent(at_once)
+    assert [(told.failure, told.duplicate) for told in second.told] == [("wrong" if number % 2 else None, False)
+                                                                       for number in range(12)]  # fmt: skip
+
+
 def test_acfs_that_arrived_before_a_kill_have_shown_that_they_do(searching):
     builder = FakeBuilder(code=lambda knobs: {"kernel": "heard" if knobs.get("blob") == "\x00" else "deaf"})
     candidates = [Candidate({}, blob=bytes([number])) for number in range(20)]
