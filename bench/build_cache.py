@@ -22,7 +22,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_compileiq.benchmark.cached_builds import CachedBuilds
+from pytest_compileiq.benchmark.cached_builds import CachedBuild, CachedBuilds
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, looked_for
@@ -50,9 +50,9 @@ def through(
 ) -> tuple[BuildResult, Mapping[str, str] | None]:
     """The baseline from the cache, or else as ``make`` makes it, and its sources where they are known with it."""
     found = builds.find(builder, None, out_dir)
-    if found:
+    if isinstance(found, CachedBuild):
         return found.put(), found.entry.sources
-    made = builds.make(builder, None, make)
+    made = builds.make(builder, None, found, make)
     return made.built, made.sources
 
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild, CachedBuilds
+from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild, CachedBuilds, Missed
 from pytest_compileiq.errors import BuildError, Signal
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.system.files import Unfit, inside
@@ -96,7 +96,7 @@ class Builds(Struct, frozen=True):
     makers: Callable[[Builds], Sequence[Maker]] | None = None  # who makes these builds elsewhere, just as here
     slots: AbstractContextManager[object] = msgspec.field(default_factory=nullcontext)  # shared by all searches
     _sources: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
-    _found: dict[str, CachedBuild | None] = msgspec.field(default_factory=dict)
+    _found: dict[str, CachedBuild | Missed] = msgspec.field(default_factory=dict)
     _not_kept: dict[str, str] = msgspec.field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
@@ -134,7 +134,7 @@ class Builds(Struct, frozen=True):
     def look(self, controls: ControlsFile | None) -> BuildResult:
         """As ``get``, but the built file of what the build cache has need not be there: most are not opened."""
         found = self._find(controls, self._home(controls))
-        return found.built if found else self.get(controls)
+        return found.built if isinstance(found, CachedBuild) else self.get(controls)
 
     @property
     def why_not_kept(self) -> str | None:
@@ -168,19 +168,20 @@ class Builds(Struct, frozen=True):
     def _home(self, controls: ControlsFile | None) -> Path:
         return self.directory / _name(controls)
 
-    def _find(self, controls: ControlsFile | None, home: Path) -> CachedBuild | None:
+    def _find(self, controls: ControlsFile | None, home: Path) -> CachedBuild | Missed:
         """What the build cache has; it is asked once."""
         name = _name(controls)
         if name not in self._found:
             found = self.cached.find(self.builder, controls, home) if self.cached and self._is_all_cached else None
             self._found[name] = found
-            if found is not None:
+            if isinstance(found, CachedBuild):
                 self._sources[name] = found.entry.sources
                 self._note(controls, None)
         return self._found[name]
 
     def _found_or_made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
-        if found := self._find(controls, home):
+        found = self._find(controls, home)
+        if isinstance(found, CachedBuild):
             return found.put()
 
         def make() -> BuildResult:
@@ -189,7 +190,7 @@ class Builds(Struct, frozen=True):
         if self.cached is None or not self._is_all_cached:
             built = make()
         else:
-            made = self.cached.make(self.builder, controls, make)
+            made = self.cached.make(self.builder, controls, found, make)
             if made.sources is not None:
                 self._sources[_name(controls)] = made.sources
             if self.builder.is_modelled:  # of others it is no news

@@ -22,6 +22,7 @@ CACHED_METRICS = frozenset({"code_bytes"})
 
 Signatures = Mapping[str, Signature | None]
 _Asked = tuple[CacheableBuild, str]  # what a build depends on, and its key
+Missed = _Asked | NotModelled | None  # None where nothing was asked
 
 
 class CachedBuild(Struct, frozen=True):
@@ -58,11 +59,10 @@ class CachedBuilds(Struct):
     cache: BuildCache  # of the project
     rebuilds: bool = False  # whether every build is made again, and held against what the cache has for the same inputs
     seen: SeenFiles = msgspec.field(default_factory=SeenFiles)
-    _missed: dict[tuple[int, str], tuple[Builder, _Asked | NotModelled]] = msgspec.field(default_factory=dict)
     _has_kept: bool = False
 
-    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> CachedBuild | None:
-        """The build with ``controls`` that the cache has; None where it has none, or may not be asked.
+    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> CachedBuild | Missed:
+        """The build with ``controls`` that the cache has, or what was learnt where it has none, or may not be asked.
 
         Args:
             out_dir: where the built file will be put.
@@ -72,25 +72,22 @@ class CachedBuilds(Struct):
         try:
             asked = _asked(builder, controls)
         except NotModelled as reason:
-            self._missed[_which(builder, controls)] = builder, reason
-            return None
+            return reason
         cached = self.cache.find(asked[1], self.seen)
-        if cached is None:
-            self._missed[_which(builder, controls)] = builder, asked  # which lives on, so that its id stays its own
-        return CachedBuild(cached[1], out_dir) if cached else None
+        return CachedBuild(cached[1], out_dir) if cached else asked
 
-    def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> NewBuild:
-        """A new build with ``controls``, which is kept if all that it depends on is known.
+    def make(
+        self, builder: Builder, controls: ControlsFile | None, asked: Missed, make: Callable[[], BuildResult]
+    ) -> NewBuild:
+        """A new build with ``controls``, made by ``make``, which is kept if all that it depends on is known.
 
         Args:
-            make: makes the build.
+            asked: what ``find`` learnt: to ask anew may take a preprocessing, or a compiler's time limit.
 
         Raises:
             BuildError: it failed.
             CacheMismatch: it is not what the cache has for the same inputs.
         """
-        # What `find` was told, if it was asked: to ask anew may take a preprocessing, or a compiler's time limit.
-        _, asked = self._missed.pop(_which(builder, controls), None) or (builder, None)
         try:
             if isinstance(asked, NotModelled):
                 raise asked
@@ -171,10 +168,6 @@ class CachedBuilds(Struct):
             f"of the same inputs, which has {what}; the entry is removed: run the test again, and report what the "
             "compiler reads that the cache does not know"
         )
-
-
-def _which(builder: Builder, controls: ControlsFile | None) -> tuple[int, str]:
-    return id(builder), controls.key if controls else ""
 
 
 def _asked(builder: Builder, controls: ControlsFile | None) -> _Asked:
