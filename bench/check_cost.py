@@ -19,8 +19,7 @@ import numpy as np
 
 from machine import describe
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
-from pytest_compileiq.timing.asked import asked_for
-from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock
+from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, asked_for
 from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import Timed, plan_block, sample_calls
 

@@ -60,8 +60,7 @@ TESTS = {
     "replay.run": ("test_run.py", "test_committed.py"),
     "replay.committed": ("test_committed.py", "test_run.py"),
     "store.store": ("test_store.py",),
-    "workers.pool": ("test_pool.py",),
-    "workers.worker": ("test_worker.py",),
+    "workers.pool": ("test_pool.py", "test_worker.py"),
 }
 RULES = [name for name in TESTS if name.startswith("rules.")]
 

@@ -25,8 +25,7 @@ from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.rules.slot_starts import why_not_the_work
 from pytest_compileiq.samples import SampleRow
-from pytest_compileiq.timing.asked import asked_for
-from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed, asked_for
 from pytest_compileiq.timing.clock import CpuClock
 from pytest_compileiq.timing.sampler import ArmError, Slot, Timed, plan_block, sample_calls
 

@@ -26,7 +26,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
-from pytest_compileiq.timing.asked import MeasureArguments, asked_for, expect_callables
+from pytest_compileiq.timing.checked import MeasureArguments, asked_for, expect_callables
 from pytest_compileiq.toolchains.macros import params_in
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched
 from pytest_compileiq.system.cpu import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers import messages
+from pytest_compileiq.workers.pool import START_TIMEOUT_S, Worker
 from pytest_compileiq.workers.transport import WorkerDied
-from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
 
 
 @dataclass

@@ -22,7 +22,7 @@ from pytest_compileiq.samples import Conditions
 from pytest_compileiq.system.files import is_in_container, text_of
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.device_kernels import Flip
+    from pytest_compileiq.timing.cuda_context import Flip
 
 SingleCalls = Literal["all", "bare", "none"]
 """Whose slots begin with single calls: all arms, arms without a check, or none, since the host would be timed."""

@@ -1,6 +1,6 @@
 """Locks the clocks of one GPU for as long as the process that started it lives, and restores them.
 
-``timing.gpu_clocks`` runs it (``python -m pytest_compileiq.timing.clock_keeper UUID MHZ PARENT_PID``). It says
+``timing.nvml`` runs it (``python -m pytest_compileiq.timing.clock_keeper UUID MHZ PARENT_PID``). It says
 ``locked``, or the number of the NVML error that kept it from that, and restores when its standard input closes or
 brings anything. Only what kills it as well (``kill -9``, a container that ends as a whole, the machine) leaves the lock
 behind.
@@ -12,9 +12,7 @@ import signal
 import sys
 
 from pytest_compileiq.system.watchdog import pidfd_of, wait_for_the_end_of
-from pytest_compileiq.timing.nvml import whole_gpu
-
-LOCKED = "locked"
+from pytest_compileiq.timing.nvml import LOCKED, whole_gpu
 
 
 def _keep(device: str, mhz: int, parent_pid: int) -> None:

@@ -13,8 +13,16 @@ from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2
 from pytest_compileiq.samples import Conditions
 from pytest_compileiq.timing.clock import Device, SingleCalls, StoreLimit
-from pytest_compileiq.timing.cuda_context import Driver, cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
-from pytest_compileiq.timing.device_kernels import Flip, L2Cache
+from pytest_compileiq.timing.cuda_context import (
+    Driver,
+    Flip,
+    L2Cache,
+    cuda_core,
+    current_stream,
+    current_uuid,
+    uuid_of,
+    visible_gpu,
+)
 from pytest_compileiq.timing.launching import Launching, capture
 from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 

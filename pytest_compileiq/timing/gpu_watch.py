@@ -25,8 +25,17 @@ from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, lo
 from pytest_compileiq.system.wait import TOLD_S, holder_of, wait_text
 from pytest_compileiq.system.watchdog import descendants, of_each_process, parent_of
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
-from pytest_compileiq.timing.gpu_clocks import Settled, base_clock_mhz, locked_clocks, read_clocks, settle, why_not_held
-from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
+from pytest_compileiq.timing.nvml import (
+    GpuState,
+    Settled,
+    base_clock_mhz,
+    hardware_slowdown,
+    locked_clocks,
+    read_clocks,
+    settle,
+    snapshot,
+    why_not_held,
+)
 from pytest_compileiq.timing.sampler import Disturbance, Watch
 
 _DRIVER = b"libcuda.so"

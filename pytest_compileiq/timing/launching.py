@@ -19,13 +19,13 @@ from pytest_compileiq.errors import CannotMeasure
 from pytest_compileiq.model import Arm, Launch
 from pytest_compileiq.timing.cuda_context import (
     Driver,
+    L2Cache,
     NotedLaunches,
     cuda_core,
     launching_on,
     noting_launches,
     visible_gpu,
 )
-from pytest_compileiq.timing.device_kernels import L2Cache
 from pytest_compileiq.timing.sampler import blame
 
 Call = Callable[[], object]

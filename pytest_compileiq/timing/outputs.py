@@ -15,8 +15,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import BodyError, CompileIQError
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.cuda_context import Driver
-    from pytest_compileiq.timing.device_kernels import Flip
+    from pytest_compileiq.timing.cuda_context import Driver, Flip
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -116,7 +115,7 @@ class _Gpu:
         self.write(self.now() ^ bits)
 
     def flip_of(self, bits: Bytes) -> Flip:
-        from pytest_compileiq.timing.device_kernels import Flip
+        from pytest_compileiq.timing.cuda_context import Flip
 
         return Flip(self._address, bits)
 

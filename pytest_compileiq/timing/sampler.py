@@ -29,7 +29,7 @@ from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.timing.clock import Clock
 
 if TYPE_CHECKING:
-    from pytest_compileiq.timing.gpu_clocks import Settled
+    from pytest_compileiq.timing.nvml import Settled
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]

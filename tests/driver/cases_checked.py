@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_compileiq.timing.asked import asked_for
-from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
+from pytest_compileiq.timing.checked import CheckedArm, CheckFailed, asked_for
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.timing.outputs import as_outputs

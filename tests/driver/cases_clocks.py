@@ -13,7 +13,8 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE, of_each_process
 from pytest_compileiq.timing.cuda import CudaClock
-from pytest_compileiq.timing.gpu_clocks import (
+from pytest_compileiq.timing.launching import choose_launching
+from pytest_compileiq.timing.nvml import (
     ClockReading,
     Settled,
     base_clock_mhz,
@@ -22,14 +23,13 @@ from pytest_compileiq.timing.gpu_clocks import (
     settle,
     why_not_held,
 )
-from pytest_compileiq.timing.launching import choose_launching
 from tests.waiting import PATIENCE_S, wait_until
 
 GPU = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 STUB = Path(os.environ["STUB_DRIVER_LOG"]).parent  # where the libraries are, and what their GPUs are told
 HOLD = f"""
 import time
-from pytest_compileiq.timing.gpu_clocks import locked_clocks
+from pytest_compileiq.timing.nvml import locked_clocks
 with locked_clocks({GPU!r}, 1500):
     print("locked", flush=True)
     time.sleep(600)
@@ -37,7 +37,7 @@ with locked_clocks({GPU!r}, 1500):
 
 FORK = f"""
 import os, signal
-from pytest_compileiq.timing.gpu_clocks import locked_clocks
+from pytest_compileiq.timing.nvml import locked_clocks
 with locked_clocks({GPU!r}, 1500):
     child = os.fork()
     if not child:

@@ -8,8 +8,7 @@ import pytest
 
 from pytest_compileiq.timing import launching
 from pytest_compileiq.timing.cuda import CudaClock
-from pytest_compileiq.timing.cuda_context import Driver, cuda_core, visible_gpu
-from pytest_compileiq.timing.device_kernels import L2Cache
+from pytest_compileiq.timing.cuda_context import Driver, L2Cache, cuda_core, visible_gpu
 
 _DIRTY_BYTES = 8192
 

@@ -15,7 +15,7 @@ PYTEST = ("-m", "pytest", *(f"-pno:{plugin}" for plugin in ("cacheprovider", "ra
 SHOW = """
 from pytest_compileiq.errors import NoDevice
 from pytest_compileiq.timing.cuda import cuda_device
-from pytest_compileiq.timing.device_kernels import L2Cache
+from pytest_compileiq.timing.cuda_context import L2Cache
 for ask in (cuda_device, L2Cache, cuda_device):
     try:
         print(ask())

@@ -12,8 +12,8 @@ from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.local import LocalTransport
 from pytest_compileiq.workers.messages import BuildRefused, Identify, Make, Start
+from pytest_compileiq.workers.pool import Worker
 from pytest_compileiq.workers.transport import WorkerDied
-from pytest_compileiq.workers.worker import Worker
 from tests.examples import SUM_C
 from tests.projects import make_project
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.errors import CannotMeasure
-from pytest_compileiq.timing.asked import asked_for
-from pytest_compileiq.timing.checked import CheckedArm
+from pytest_compileiq.timing.checked import CheckedArm, asked_for
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, launching_on, visible_gpu
-from pytest_compileiq.timing.gpu_clocks import read_clocks, settle
 from pytest_compileiq.timing.launching import choose_launching
+from pytest_compileiq.timing.nvml import read_clocks, settle
 from pytest_compileiq.timing.sampler import Timed
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 from tests.gpu.conftest import assemble

@@ -9,9 +9,8 @@ import pytest
 from pytest_compileiq.system.files import is_in_container
 from pytest_compileiq.timing.cuda import CudaClock, architecture, cuda_device
 from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, visible_gpu
-from pytest_compileiq.timing.gpu_clocks import read_clocks
 from pytest_compileiq.timing.launching import choose_launching
-from pytest_compileiq.timing.nvml import snapshot
+from pytest_compileiq.timing.nvml import read_clocks, snapshot
 from pytest_compileiq.toolchains.nvidia.launch import CubinModule
 from tests.gpu.conftest import assemble
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_compileiq.timing.asked import asked_for
-from pytest_compileiq.timing.checked import CheckedArm
+from pytest_compileiq.timing.checked import CheckedArm, asked_for
 from pytest_compileiq.timing.cuda import CudaClock, finish
 from pytest_compileiq.timing.cuda_context import cuda_core
 from pytest_compileiq.timing.launching import choose_launching

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_compileiq.benchmark.first_calls import identity_of, look
 from pytest_compileiq.machine_code.shared_library import load_library
-from pytest_compileiq.timing.asked import MeasureArguments
+from pytest_compileiq.timing.checked import MeasureArguments
 
 LIBRARY_C = """\
 static int left = 3, count;

@@ -14,8 +14,14 @@ import pytest
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 from pytest_compileiq.samples import ChecksMade, SlotStart
 from pytest_compileiq.timing import clock, sampler
-from pytest_compileiq.timing.asked import MeasureArguments, asked_for
-from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.checked import (
+    CHECKED_CALLS,
+    CheckedArm,
+    CheckedBlock,
+    CheckFailed,
+    MeasureArguments,
+    asked_for,
+)
 from pytest_compileiq.timing.clock import CpuClock, store_rate
 from pytest_compileiq.timing.sampler import BlockPlan, Timed, plan_block, sample_calls
 

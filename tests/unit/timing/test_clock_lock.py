@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
-from pytest_compileiq.timing.gpu_clocks import base_clock_mhz, locked_clocks
+from pytest_compileiq.timing.nvml import base_clock_mhz, locked_clocks
 
 UUID = "GPU-aaaa"
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.timing.gpu_clocks import ClockReading, Settled, read_clocks, settle, why_not_held
+from pytest_compileiq.timing.nvml import ClockReading, Settled, read_clocks, settle, why_not_held
 
 UUID = "GPU-aaaa"
 CALL_S = 0.005

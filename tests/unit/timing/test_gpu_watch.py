@@ -11,9 +11,8 @@ from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.samples import ClockReading
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.timing import gpu_watch
-from pytest_compileiq.timing.gpu_clocks import Settled
 from pytest_compileiq.timing.gpu_watch import SHARED, GpuWatch
-from pytest_compileiq.timing.nvml import GpuState
+from pytest_compileiq.timing.nvml import GpuState, Settled
 from pytest_compileiq.timing.registry import watch_of
 from pytest_compileiq.timing.sampler import Disturbance, Watch
 

@@ -17,8 +17,8 @@ from pytest_compileiq.workers.messages import (
     Ready,
     Start,
 )
+from pytest_compileiq.workers.pool import Worker
 from pytest_compileiq.workers.transport import WorkerDied
-from pytest_compileiq.workers.worker import Worker
 
 START = Start(".", (), {}, (), (None,), {})
 TASK = CheckTask("default", None)
