@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, LifoQueue
 
-from pytest_compileiq.benchmark.build_identity import identity_of, why_other
 from pytest_compileiq.benchmark.builds import Builds, MadeElsewhere, Maker, MakerLost
+from pytest_compileiq.benchmark.cached_builds import identity_of, why_other
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.ray.remote import RayConnection, RemoteDevice, launched

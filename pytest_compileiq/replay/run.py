@@ -10,7 +10,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, stood_for, why_refused, why_unnamed
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Bodies, Body, check_body
-from pytest_compileiq.benchmark.build_identity import told_by_a_second
+from pytest_compileiq.benchmark.cached_builds import told_by_a_second
 from pytest_compileiq.claim import Claim
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError

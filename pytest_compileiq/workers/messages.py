@@ -162,7 +162,7 @@ class FailureAnswer(Struct, frozen=True, tag=True):
 
 
 class IdentityAnswer(Struct, frozen=True, tag=True):
-    """What builds depend on (``benchmark.build_identity``), and what flags that name the host mean."""
+    """What builds depend on (``benchmark.cached_builds``), and what flags that name the host mean."""
 
     identity: dict[str, str]
     host_flags: dict[str, tuple[str, ...]]

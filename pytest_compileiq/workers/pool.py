@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.benchmark.build_identity import identity_of_compiler
+from pytest_compileiq.benchmark.cached_builds import identity_of_compiler
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
 from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch, LockClocks, Workload
 from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow

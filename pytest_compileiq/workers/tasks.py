@@ -16,8 +16,8 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.block import run_block
 from pytest_compileiq.benchmark.body import ArmFailure, Bodies, Body, body_of, check_body, run_arm, run_draw
-from pytest_compileiq.benchmark.build_identity import identity_of, identity_of_compiler
 from pytest_compileiq.benchmark.builds import Afar, collected
+from pytest_compileiq.benchmark.cached_builds import identity_of, identity_of_compiler
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.first_calls import look, time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.errors import BuildError, CompileIQError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from pytest_compileiq.benchmark.build_identity import identity_of, why_other
+from pytest_compileiq.benchmark.cached_builds import identity_of, why_other
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.testing import FakeBuilder
 

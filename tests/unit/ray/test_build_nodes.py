@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from msgspec import structs
 
-from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.builds import MadeElsewhere, MakerLost
+from pytest_compileiq.benchmark.cached_builds import identity_of
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate, CodeDigest, sha256_hex
 from pytest_compileiq.ray.build_nodes import BuildNode, BuildNodes

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from pytest_compileiq import minimize
 from pytest_compileiq.benchmark.block import BlockAnswer
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.builds import Afar
+from pytest_compileiq.benchmark.cached_builds import identity_of_compiler
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.samples import Conditions
