@@ -29,15 +29,14 @@ def on_devices(
     With one device it is done on the caller's own thread, which hears a Ctrl-C. ``interrupt`` is called after a Ctrl-C,
     and when a device has failed: then the others have to come to an end.
     """
-    if devices == 1:
-        while (work := take()) is not None:
-            do(work, 0)
-        return
 
     def serve(place: int) -> None:
         while (work := take()) is not None:
             do(work, place)
 
+    if devices == 1:
+        serve(0)
+        return
     with ThreadPoolExecutor(devices, thread_name_prefix="compileiq-device") as threads:
         serving = [threads.submit(serve, place) for place in range(devices)]
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import MOST_LESSONS, Lesson, sha256_hex
@@ -25,8 +24,20 @@ def lessons_for(store: Store, benchmark: TunedBenchmark, engine: str) -> tuple[S
     """
     if benchmark.space.opaque is not None or engine == "pack":
         return (), ()
-    passed_over: list[str] = []
-    taught = dict(_taught(store, benchmark, passed_over))
+    own, metric = (benchmark.name, benchmark.builder.target), benchmark.objectives[0].metric
+    others = [key for key in store.artifacts() if key != own]
+    taught: dict[tuple[str, str], tuple[Knobs, str]] = {}
+    passed_over = []
+    for name, target in sorted(others, key=lambda key: key[0] != benchmark.name)[:MOST_READ]:
+        try:
+            artifact = store.read(name, target)
+            knobs = adopted(knobs_that_bring(artifact, metric), benchmark.space)
+            if knobs is None or why_unproven(name, artifact) or why_stale(name, artifact, benchmark.rootdir):
+                continue
+            store.read_controls(name, artifact)
+            taught[name, target] = knobs, sha256_hex(render(artifact))
+        except StoreError as error:
+            passed_over.append(f"{name}/{target} taught nothing: {error}")
     weights = weighed({key: knobs for key, (knobs, _) in taught.items()}, benchmark.name)
     lessons = [Lesson("/".join(key), digest, knobs, weights[key]) for key, (knobs, digest) in taught.items()]
     few = sorted(lessons, key=lambda lesson: -lesson.weight)[:MOST_LESSONS]
@@ -38,26 +49,3 @@ def taught_text(lessons: Sequence[Lesson]) -> str:
     """What a search says of its lessons as it begins."""
     named = ", ".join(first_of([lesson.artifact for lesson in lessons]))
     return f"starts from what {quantity(len(lessons), 'artifact')} taught: {named}"
-
-
-def _taught(
-    store: Store, benchmark: TunedBenchmark, passed_over: list[str]
-) -> Iterator[tuple[tuple[str, str], tuple[Knobs, str]]]:
-    own = benchmark.name, benchmark.builder.target
-    others = [key for key in store.artifacts() if key != own]
-    metric = benchmark.objectives[0].metric
-    for name, target in sorted(others, key=lambda key: key[0] != benchmark.name)[:MOST_READ]:
-        try:
-            artifact = store.read(name, target)
-            knobs = adopted(knobs_that_bring(artifact, metric), benchmark.space)
-            if knobs is None or not _stands(name, artifact, benchmark):
-                continue
-            store.read_controls(name, artifact)
-        except StoreError as error:
-            passed_over.append(f"{name}/{target} taught nothing: {error}")
-            continue
-        yield (name, target), (knobs, sha256_hex(render(artifact)))
-
-
-def _stands(name: str, artifact: Artifact, benchmark: TunedBenchmark) -> bool:
-    return why_unproven(name, artifact) is None and why_stale(name, artifact, benchmark.rootdir) is None
