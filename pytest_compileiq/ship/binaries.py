@@ -31,9 +31,7 @@ from pytest_compileiq.toolchains.steps import ask
 CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of the members
-_MEMBER = struct.Struct(
-    "<HHIQI"
-)  # kind, version, bytes of this header, bytes stored, bytes of these that are compressed
+_MEMBER = struct.Struct("<HHIQI")  # kind, version, bytes of this header, bytes stored, of these compressed
 _CUBIN_KIND = 2
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")  # the latter holds code that is not linked yet, as of nvcc -rdc=true -c
 
@@ -120,25 +118,17 @@ _TYPE, _ET_REL = slice(16, 18), 1
 
 @dataclass(frozen=True)
 class BuiltEntry:
-    """One entry function, of relocatable device code (``-rdc=true``) where ``is_separate``.
-
-    Attributes:
-        path: the file that holds it.
-        architecture: e.g. ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
-        entry: its name.
-        sha256: the digest of its machine code, computed as at tuning.
-        others: the digests that it has otherwise: host code in one build of all objects given, where hidden functions
-            count, and where inline functions are entries that an artifact stands for; device code alone.
-        command: ptxas's, as it notes it; empty of host code.
-    """
+    """One entry function in the file at ``path``."""
 
     path: Path
-    architecture: str
+    architecture: str  # e.g. sm_90a; HOST; or UNKNOWN for a cubin that does not say
     entry: str
-    sha256: str
+    sha256: str  # of its machine code, computed as at tuning
+    # The digests that it has otherwise: host code in one build of all objects given, where hidden functions count, and
+    # where inline functions are entries that an artifact stands for; device code alone.
     others: frozenset[str] = frozenset()
-    is_separate: bool = False
-    command: str = ""
+    is_separate: bool = False  # relocatable device code: -rdc=true
+    command: str = ""  # ptxas's, as it notes it; empty of host code
 
 
 @dataclass(frozen=True)

@@ -70,23 +70,21 @@ def export_runtime(
             root = rootdir_of(store, artifact)
             data = held_controls(store, name, artifact, named) if artifact.controls else b""
             unbeaten = f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
+            options: Iterable[str] = ()
+            ptx: Iterable[str] = ()
             if reason := unbeaten if artifact.outcome == "baseline" else why_unproven(name, artifact):
                 left_out.append(reason)
-                entries.append(_entry(name, artifact, reason=reason))
             elif reason := why_stale(name, artifact, root) or _why_made_otherwise(name, artifact, root):
                 stale.append(reason)
-                entries.append(_entry(name, artifact, reason=reason))
-            elif not artifact.compiler.compiles:
-                files[sha256_hex(data)] = data
-                entries.append(_entry(name, artifact))
-                applied.append(f"{name} ({target})")
-            elif not deploy(artifact).is_jit:
+            elif artifact.compiler.compiles and not deploy(artifact).is_jit:
                 left_out.append(f"{name} ({target}): no JIT compiles with {artifact.compiler.name}; see acf flags")
+                continue
             else:
                 files[sha256_hex(data)] = data
-                ptx = _ptx_of(artifact, root, proven_ptx)
-                entries.append(_entry(name, artifact, options=words_of(name, artifact, "{path}"), ptx=ptx))
                 applied.append(f"{name} ({target})")
+                if artifact.compiler.compiles:
+                    options, ptx = words_of(name, artifact, "{path}"), _ptx_of(artifact, root, proven_ptx)
+            entries.append(_entry(name, artifact, reason, options, ptx))
     if omit_stale or not stale:
         _write(directory, entries, files)
     return Exported(tuple(applied), tuple(left_out), tuple(stale))
@@ -103,12 +101,7 @@ def _why_made_otherwise(name: str, artifact: Artifact, root: Path) -> str | None
 
 
 def _entry(
-    name: str,
-    artifact: Artifact,
-    *,
-    reason: str | None = None,
-    options: Sequence[str] = (),
-    ptx: Iterable[str] = (),
+    name: str, artifact: Artifact, reason: str | None, options: Iterable[str], ptx: Iterable[str]
 ) -> dict[str, Any]:
     """One row of the manifest; its controls may be applied if ``reason`` is None."""
     controls = artifact.controls if reason is None else None

@@ -29,12 +29,12 @@ from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.printing import harmless
 from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler
 from pytest_compileiq.toolchains.deployment import deploy
 from pytest_compileiq.toolchains.environment import deciding, kept_out
 from pytest_compileiq.toolchains.inputs import located
 from pytest_compileiq.toolchains.macros import macros_of
-from pytest_compileiq.toolchains.nvidia.tools import identify
+from pytest_compileiq.toolchains.nvidia.tools import CudaTool, identify
 from pytest_compileiq.toolchains.option_classes import check_classes, check_committed, option_list
 from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.toolchains.steps import ask
@@ -55,14 +55,7 @@ class Fragment:
     reads: tuple[Path, ...]  # what the answer depends on
 
 
-@dataclass(frozen=True)
-class _Here:
-    """The compiler that will take the controls; ``line`` is e.g. ``nvcc13.3``."""
-
-    program: str
-    version: str
-    build: str
-    line: str
+_Compiler = CcCompiler | CudaTool  # the one that will take the controls
 
 
 def fragment(
@@ -226,16 +219,14 @@ def _escaped(path: str) -> str:
     return re.sub(r"([ #])", r"\\\1", path).replace("$", "$$")
 
 
-def _identify(compiler: str) -> _Here:
+def _identify(compiler: str) -> _Compiler:
     program = shutil.which(compiler)
     if program is None:
         raise EnvironmentFault(f"no compiler {compiler!r}: --compiler takes a program on PATH, or a path")
     program = str(Path(program).absolute())
     if by_nvidia := _BY_NVIDIA.search(ask([program, "--version"]).output):
-        tool = identify(by_nvidia[1], program, "named by --compiler")
-        return _Here(program, tool.version, tool.build, tool.line)
-    cc = find_compiler(program, Place(Path.cwd(), Path.cwd()))
-    return _Here(program, cc.version, cc.build, cc.line)
+        return identify(by_nvidia[1], program, "named by --compiler")
+    return find_compiler(program, Place(Path.cwd(), Path.cwd()))
 
 
 def _pick(name: str, targets: Sequence[str], line: str, architectures: Sequence[str]) -> str:
@@ -252,7 +243,7 @@ def _pick(name: str, targets: Sequence[str], line: str, architectures: Sequence[
     return fitting[0]
 
 
-def _why_not_here(name: str, artifact: Artifact, here: _Here, asked: Sequence[str]) -> str | None:
+def _why_not_here(name: str, artifact: Artifact, here: _Compiler, asked: Sequence[str]) -> str | None:
     """Why this compiler, or a command for these architectures, may not have the controls."""
     line, proven = Target(artifact.target).line, Target(artifact.target).architectures
     if line != here.line:
@@ -286,7 +277,7 @@ def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Pat
     return (metadata, *controls, *(root / path for path in sorted(recorded)), *searched)
 
 
-def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
+def _notes(name: str, artifact: Artifact, here: _Compiler, architectures: Sequence[str]) -> tuple[str, ...]:
     count = len(artifact.fingerprint.sources)
     sources = f"{quantity(count, 'source')} {'has' if count == 1 else 'have'}"
     notes = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,27 +28,18 @@ class ArtifactCounts(Struct, frozen=True):
     applied: _Count
     refused: dict[str, _Count]
 
-    def less(self, before: ArtifactCounts | None) -> ArtifactCounts:
+    def less(self, before: ArtifactCounts) -> ArtifactCounts:
         """What was counted after ``before``."""
-        if before is None:
-            return self
-        refused = {reason: count - before.refused.get(reason, 0) for reason, count in self.refused.items()}
-        return ArtifactCounts(
-            self.shipped,
-            self.looked_for - before.looked_for,
-            self.applied - before.applied,
-            {reason: count for reason, count in refused.items() if count},
-        )
+        refused = Counter(self.refused) - Counter(before.refused)
+        looked_for, applied = self.looked_for - before.looked_for, self.applied - before.applied
+        return ArtifactCounts(self.shipped, looked_for, applied, refused)
 
     def more(self, other: ArtifactCounts) -> ArtifactCounts:
         """The counts of two processes."""
-        refused = {
-            reason: self.refused.get(reason, 0) + other.refused.get(reason, 0)
-            for reason in (*self.refused, *other.refused)
-        }
-        return ArtifactCounts(
-            self.shipped or other.shipped, self.looked_for + other.looked_for, self.applied + other.applied, refused
-        )
+        looked_for, applied = self.looked_for + other.looked_for, self.applied + other.applied
+        refused = Counter(self.refused)
+        refused.update(other.refused)
+        return ArtifactCounts(self.shipped or other.shipped, looked_for, applied, refused)
 
 
 class Counts(Struct, frozen=True):
@@ -66,7 +58,9 @@ class Counts(Struct, frozen=True):
     def less(self, before: Counts | None) -> Counts:
         """What this process counted after ``before``."""
         earlier = before.artifacts if before else {}
-        artifacts = {name: counts.less(earlier.get(name)) for name, counts in self.artifacts.items()}
+        artifacts = {
+            name: counts.less(earlier[name]) if name in earlier else counts for name, counts in self.artifacts.items()
+        }
         return msgspec.structs.replace(self, artifacts=artifacts)
 
 
