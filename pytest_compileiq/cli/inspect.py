@@ -79,21 +79,13 @@ def _rows(store: Store, names: Sequence[str]) -> tuple[list[tuple[str, ...]], li
 
     rows: list[tuple[str, ...]] = []
     broken = []
-    for name in names:
-        try:
-            targets = store.targets(name)
-        except StoreError as error:
-            broken.append(str(error))
+    for name, target, artifact in store.read_each(names):
+        if isinstance(artifact, StoreError):
+            broken.append(str(artifact))
             continue
-        for target in targets:
-            try:
-                artifact = store.read(name, target)
-            except StoreError as error:
-                broken.append(str(error))
-                continue
-            results = results_of(artifact.claims)
-            device = results[0].device if results else ""
-            rows.append((name, target, artifact.outcome, brief_text(results), device))
+        results = results_of(artifact.claims)
+        device = results[0].device if results else ""
+        rows.append((name, target, artifact.outcome, brief_text(results), device))
     return rows, broken
 
 

@@ -29,8 +29,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         verb.add_argument("name")
         verb.add_argument("--target", help="one target (default: the only one)")
     prune = verbs.add_parser(
-        "prune",
-        description="List artifacts without a test; remove the named ones, or all with --yes.",
+        "prune", description="List artifacts without a test; remove the named ones, or all with --yes."
     )
     prune.add_argument("names", nargs="*", metavar="NAME")
     prune.add_argument("--yes", action="store_true", help="remove all listed artifacts")

@@ -59,29 +59,19 @@ class Installed(Struct, frozen=True):
 
 
 class CacheEntry(Struct, frozen=True):
-    """One build with its inputs.
+    """One build with its inputs."""
 
-    Attributes:
-        files: path → SHA-256 of every input that it read, or would have read had it come first.
-        absent: directory → names that it looked for there in vain.
-        installed: an ``Installed`` as JSON: many entries share one text, which is checked once.
-        sources: the project's own files among ``files``, as an artifact records them.
-        code: entry function → digest, as in a ``BuildResult``; so are ``metrics``, ``log`` and ``seconds``.
-        built_at: Unix time, in whole seconds.
-        name: of the built file, whose content is ``data``.
-    """
-
-    files: Mapping[str, str]
-    absent: Mapping[str, tuple[str, ...]]
-    installed: msgspec.Raw
-    sources: Mapping[str, str]
-    code: Mapping[str, CodeDigest]
+    files: Mapping[str, str]  # path → SHA-256 of every input that it read, or would have read had it come first
+    absent: Mapping[str, tuple[str, ...]]  # directory → names that it looked for there in vain
+    installed: msgspec.Raw  # an ``Installed`` as JSON: many entries share one text, which is checked once
+    sources: Mapping[str, str]  # the project's own among ``files``, as an artifact records them
+    code: Mapping[str, CodeDigest]  # entry function → digest, as in a ``BuildResult``; so are the next three
     metrics: Mapping[str, int]
     log: str
     seconds: float
-    built_at: Annotated[int, msgspec.Meta(ge=0, le=END_OF_TIME_S)]
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}\Z")]
-    data: bytes = b""
+    built_at: Annotated[int, msgspec.Meta(ge=0, le=END_OF_TIME_S)]  # Unix time
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}\Z")]  # of the built file
+    data: bytes = b""  # its content
 
     @property
     def when(self) -> str:

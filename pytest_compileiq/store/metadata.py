@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import tomli
 import tomli_w
 from pydantic import ValidationError
 
 from pytest_compileiq.artifact import SCHEMA, Artifact
+from pytest_compileiq.claim import ConditionsTable
 from pytest_compileiq.errors import SchemaTooNew, StoreError, contained
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.spelling import for_shell
@@ -32,31 +32,19 @@ def samples_file_name(target: str, data: bytes) -> str:
 
 
 def render(artifact: Artifact) -> bytes:
-    """The metadata as TOML, in the model's order; fields that are None, or empty by default, are left out."""
-    content = artifact.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if content["compiler"]["architecture_from"] == "test":
-        del content["compiler"]["architecture_from"]
-    _drop_empty(content["fingerprint"], "parts", "values", "environment")
-    _drop_empty(content["search"], "objectives", "failures", "improvements", "transferred", "portfolio")
-    for claim in content["claims"]:
-        for device in claim.get("devices", ()):
-            _drop_empty(device, "outlier")
-        _drop_empty(claim, "devices", "environment")
-        _drop_empty(claim.get("conditions", {}), "held_by")
-        _drop_empty(claim.get("stress", {}), "usable", "repeats", "outputs", "accuracy")
-    for point in content["front"]:
-        _drop_empty(point, "shifts")
-    _drop_empty(content.get("reduction", {}), "budgets", "losses", "undecided")
-    for entry in content.get("attribution", {}).get("without", ()):
-        _drop_empty(entry, "knobs", "acf", "by_share", "losses")
-    _drop_empty(content, "functions", "classes", "claims", "front", "withdrawn")
+    """The metadata as TOML, in the model's order; fields that are None, or as they are by default, are left out."""
+    dumped = artifact.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    content = {"schema": artifact.schema_, **dumped}
+    # These four are written in any case, as ever: a rewrite touches no byte.
+    if artifact.controls is not None:
+        content["controls"].setdefault("knobs", {})
+    for code in (code for pair in content["code"].values() for code in pair.values()):
+        code.setdefault("metrics", {})
+    for claim in content.get("claims", ()):
+        if "conditions" in claim:
+            given = {"all_streams": False, "diluted": False, **claim["conditions"]}
+            claim["conditions"] = {field: given[field] for field in ConditionsTable.model_fields if field in given}
     return tomli_w.dumps(content).encode()
-
-
-def _drop_empty(table: dict[str, Any], *keys: str) -> None:
-    for key in keys:
-        if key in table and not table[key]:
-            del table[key]
 
 
 def restored(shown: str) -> str:

@@ -37,17 +37,11 @@ Key = tuple[str, str, str]
 
 
 class _Format(NamedTuple):
-    """Which optional columns a file has, in this order.
+    """Which optional columns a file has, in this order."""
 
-    Attributes:
-        clocks: a GPU's.
-        unit: the specimen of the device, where there are several.
-        start: the single call that a slot begins with, its kind and seconds, in the line of the slot's first sample.
-    """
-
-    clocks: bool
-    unit: bool
-    start: bool
+    clocks: bool  # a GPU's
+    unit: bool  # the specimen of the device, where there are several
+    start: bool  # the single call that a slot begins with, its kind and seconds, in the line of its first sample
 
     @property
     def header(self) -> list[str]:
@@ -83,11 +77,7 @@ class Samples:
         return SampleTable(*key, self._columns.get(key, Columns()))
 
     def take_in(self, lines: Sequence[bytes]) -> None:
-        """Add the samples of some lines.
-
-        Raises:
-            ValueError, KeyError, csv.Error: a line is not a sample, or is one too many; some may have been added.
-        """
+        """Add the samples of some lines; raises one of ``_NO_SAMPLE`` for one that is none, or is one too many."""
         if not lines[-1].endswith(b"\n"):
             raise ValueError("it is cut off")
         # The text fields may hold commas; the numbers after them do not.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, CodePair, Withdrawn
@@ -132,7 +132,8 @@ def is_ownerless(artifact: Artifact, rootdir: Path) -> bool:
 
 def other_owner(store: Store, name: str, nodeid: str, rootdir: Path) -> str | None:
     """The living test that an artifact of ``name`` was made for, where it is not ``nodeid``; else None."""
-    others = (each for each in _readable(store, name) if each.benchmark != nodeid)
+    read = (artifact for *_, artifact in store.read_each([name]) if isinstance(artifact, Artifact))
+    others = (each for each in read if each.benchmark != nodeid)
     return next((each.benchmark for each in others if not is_ownerless(each, rootdir)), None)
 
 
@@ -163,17 +164,9 @@ def orphans(store: Store, claimed: Mapping[str, str], rootdir: Path, untuned: Co
     here = {*claimed.values(), *untuned}
 
     def is_orphan(name: str) -> bool:
-        artifacts = list(_readable(store, name))
-        if len(artifacts) < len(store.targets(name)):
-            return False  # one cannot be read: nothing says whose it is
-        return all(each.benchmark in here or is_ownerless(each, rootdir) for each in artifacts)
+        return all(  # where one cannot be read, nothing says whose it is
+            isinstance(each, Artifact) and (each.benchmark in here or is_ownerless(each, rootdir))
+            for *_, each in store.read_each([name])
+        )
 
     return [name for name in store.names() if name not in claimed and is_orphan(name)]
-
-
-def _readable(store: Store, name: str) -> Iterator[Artifact]:
-    for target in store.targets(name):
-        try:
-            yield store.read(name, target)
-        except StoreError:  # it is told as a problem of the store
-            continue
