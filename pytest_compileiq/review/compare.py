@@ -13,13 +13,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.review.snapshots import FileRequest, StoreInGit, StoreState
 from pytest_compileiq.rules.diff import Change, Kind, Side, compare, pair_renamed
 from pytest_compileiq.rules.fingerprint import covered_files, holds
-from pytest_compileiq.store.metadata import (
-    MAX_METADATA_BYTES,
-    MAX_SAMPLES_BYTES,
-    NAME,
-    parse,
-    referenced,
-)
+from pytest_compileiq.store.metadata import MAX_METADATA_BYTES, MAX_SAMPLES_BYTES, NAME, parse, referenced
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.cpu import spread
 from pytest_compileiq.toolchains.option_classes import check_classes, classes_in, licences_in

@@ -20,28 +20,19 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition on knobs.
+    """A condition on knobs."""
 
-    Attributes:
-        call: a mapping of knobs → whether they are allowed.
-        text: its quotation in messages.
-        identity: equal for equal conditions: its syntax, and the values that it takes from outside.
-    """
-
-    call: Callable[[Mapping[str, Any]], object]
-    text: str
-    identity: str
+    call: Callable[[Mapping[str, Any]], object]  # a mapping of knobs → whether they are allowed
+    text: str  # its quotation in messages
+    identity: str  # equal for equal conditions: its syntax, and the values that it takes from outside
 
 
 @dataclass(frozen=True)
 class Where:
-    """The bounds of a space: every predicate has to hold.
-
-    Attributes:
-        defaults: knob → its value for predicates where it is off: the baseline's own.
-    """
+    """The bounds of a space: every predicate has to hold."""
 
     predicates: tuple[Predicate, ...]
+    # Knob → its value for predicates where it is off: the baseline's own.
     defaults: Mapping[str, KnobValue] = field(default_factory=dict, hash=False)
 
     def joined(self, other: Where) -> Where:
@@ -63,16 +54,12 @@ class Ruling:
 
 
 class Judge:
-    """The predicates of ``where`` on points of ``genes``.
-
-    Attributes:
-        numbers: knob → its gene.
-        lineages: gene → the groups that it is in, outermost first, and itself.
-    """
+    """The predicates of ``where`` on points of ``genes``."""
 
     def __init__(self, genes: Sequence[Gene], where: Where) -> None:
         self.genes = genes
         self.defaults = where.defaults
+        # Knob → its gene; gene → the groups that it is in, outermost first, and itself.
         self.numbers = {gene.name: number for number, gene in enumerate(genes) if gene.kind != "switch"}
         self.lineages: list[list[int]] = []
         for number, gene in enumerate(genes):

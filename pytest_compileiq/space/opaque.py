@@ -14,19 +14,12 @@ _VARIANTS = {"ptxas": ("default", "att"), "nvcc": ("default",)}  # of the releas
 
 @dataclass(frozen=True)
 class OpaqueSpace:
-    """A compiler's hidden controls, published encrypted: only NVIDIA's CompileIQ draws from it.
-
-    Attributes:
-        compiler: whose controls file a draw is.
-        version: the compiler's line.
-        variant: ``default``, or one curated for a kind of kernel (``att`` for attention).
-        tag: the release of the search spaces; pinned, since ``latest`` would be another space tomorrow.
-    """
+    """A compiler's hidden controls, published encrypted: only NVIDIA's CompileIQ draws from it."""
 
     compiler: Literal["ptxas", "nvcc"]
-    version: str
-    variant: str
-    tag: str
+    version: str  # the compiler's line
+    variant: str  # ``default``, or one curated for a kind of kernel (``att`` for attention)
+    tag: str  # of a release; pinned, since ``latest`` would be another space tomorrow
 
     @property
     def line(self) -> str:

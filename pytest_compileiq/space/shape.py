@@ -132,16 +132,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Region:
-    """The allowed part of ``shape``.
-
-    Attributes:
-        boxes: disjoint; all of the region where it is ``exact``, else those that descents came upon.
-        size: the number of points, or an estimate of it.
-    """
+    """The allowed part of ``shape``."""
 
     shape: Shape
-    boxes: tuple[Point, ...]
-    size: int
+    boxes: tuple[Point, ...]  # disjoint; all of the region where it is ``exact``, else those that descents came upon
+    size: int  # the number of points, or an estimate of it
     exact: bool
 
     @classmethod
@@ -197,17 +192,11 @@ def _enumerated(shape: Shape, judge: Judge, steps: int) -> list[Point] | None:
 
 @dataclass(frozen=True)
 class _Descent:
-    """One random way down the tree of decisions.
+    """One random way down the tree of decisions."""
 
-    Attributes:
-        box: the decisions at its end.
-        size: the number of allowed points there.
-        paths: one over its probability: the number of ways if all were alike.
-    """
-
-    box: Point
-    size: int
-    paths: int
+    box: Point  # the decisions at its end
+    size: int  # the number of allowed points there
+    paths: int  # one over its probability: the number of ways if all were alike
 
     @classmethod
     def uniform(cls, shape: Shape, judge: Judge, rng: Random) -> _Descent:

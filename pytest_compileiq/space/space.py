@@ -33,21 +33,14 @@ _STEPS_OF_A_CHECK, _DESCENTS_OF_A_CHECK = 1000, 100  # some milliseconds, in eve
 
 @dataclass(frozen=True)
 class Space:
-    """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive.
-
-    Attributes:
-        opaque: drawn beside the genes, by CompileIQ alone: points, size and membership leave it out.
-        presets: knobs worth trying first, as an expert of the compiler would set them by hand.
-        where: the condition on every point; None where every point is allowed.
-        compiler: the compiler of the options, for engines with experience of it; "" where unknown.
-        behind: options that are off → their values in the command that they are added to, where it sets them.
-    """
+    """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive."""
 
     genes: tuple[Gene, ...]
-    opaque: OpaqueSpace | None = None
-    presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)
-    where: Where | None = field(default=None, hash=False)
-    compiler: str = field(default="", hash=False)
+    opaque: OpaqueSpace | None = None  # drawn beside the genes: points, size and membership leave it out
+    presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)  # worth trying first, as by hand
+    where: Where | None = field(default=None, hash=False)  # the condition on every point
+    compiler: str = field(default="", hash=False)  # of the options, for engines with experience of it
+    # Options that are off → their values in the command that they are added to, where it sets them.
     behind: Mapping[str, KnobValue] = field(default_factory=dict, hash=False)
 
     @classmethod
