@@ -8,8 +8,8 @@ from pathlib import Path
 from pytest_compileiq.model import CONTROL_CLASSES
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
+from pytest_compileiq.toolchains.option_classes import CONSTEXPRS, CONSTEXPRS_SOURCE, LAUNCH_OPTIONS
 from pytest_compileiq.toolchains.options import Option, Unlisted
-from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, CONSTEXPRS_SOURCE, LAUNCH_OPTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "classes.md"
 BEGIN = "<!-- from the compilers' lists: python -m tests.class_tables -->\n"

@@ -51,7 +51,7 @@ class Deployment(Struct, frozen=True):
             return (f"@{path}",)
         before = "" if "--controls=nvcc" in command else self.hands_on
         applied = (f"{before}--apply-controls={path}",) if kind == "blob" else ()
-        return (*applied, *self.options.text(knobs).splitlines())
+        return (*applied, *self.options.words(knobs))
 
     def added_to(self, compiler: CompilerTable) -> str:
         """Words of a recorded command that only make its code loadable, and what is known of them."""

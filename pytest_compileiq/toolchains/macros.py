@@ -23,8 +23,6 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _AT_THE_END = re.compile(r"^#define (\w+) ?(.*?)\s*$", re.MULTILINE)
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
-Defines = tuple[tuple[str, KnobValue], ...]
-
 
 def macro_of(option: str) -> str | None:
     """The macro that an option defines, or None: ``TILE`` of ``-DTILE=16``."""
@@ -62,7 +60,7 @@ def check_names(knobs: Iterable[str]) -> None:
         by_name[name] = knob
 
 
-def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple[tuple[str, ...], dict[str, KnobValue]]:
+def baseline_macros(defines: object, flags: Sequence[str], where: str) -> tuple[tuple[str, ...], dict[str, KnobValue]]:
     """The words that ``defines`` add behind ``flags``, and all macros of the baseline as parameters of a test's body.
 
     Raises:

@@ -46,6 +46,13 @@ def frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) else value
 
 
+def freeze(toolchain: object, *names: str, optional: Sequence[str] = ()) -> None:
+    """Have the arguments ``names`` of ``toolchain`` be ``frozen``, and the ``optional`` ones, of which None is {}."""
+    for name in (*names, *optional):
+        value = getattr(toolchain, name)
+        object.__setattr__(toolchain, name, frozen({} if value is None and name in optional else value))
+
+
 def named_values(value: object) -> dict[str, Any] | None:
     """The dict of which ``frozen`` made ``value``, its names being texts; None where it was no such dict."""
     pairs = value if isinstance(value, tuple) else (None,)

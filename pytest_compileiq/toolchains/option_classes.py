@@ -20,10 +20,9 @@ from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC
 from pytest_compileiq.toolchains.command.marker import is_recorded_template
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.options import OptionList, Render, options_of, parse_controls
+from pytest_compileiq.toolchains.options import OptionList, Render, Unlisted, options_of, parse_controls
 from pytest_compileiq.toolchains.params import marker as params
 from pytest_compileiq.toolchains.triton.arguments import CONFIG, config_values
-from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
 
 ACF = "the ACF"
 _LISTS: Mapping[str, OptionList] = {**BY_COMPILER, "ptxas": PTXAS, "triton": PTXAS, "nvcc": NVCC}
@@ -79,6 +78,36 @@ def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Ite
         else:
             own = listed.class_of(option)
             yield option, baseline.widened(own, option) if compiler in BY_COMPILER else own
+
+
+# What launch options of Triton may change. They come from the test's own space, so there is nothing to draw here.
+_CONFIG = "Triton documentation, triton.Config"
+_COMPILER = "Triton, third_party/nvidia/backend/compiler.py, CUDAOptions"
+_GUIDE = "CUDA Programming Guide"
+LAUNCH_OPTIONS = (
+    Unlisted("num_warps|num_stages|num_ctas", "order", f"{_CONFIG}: how the work of a block is divided"),
+    Unlisted("warp_size|clc", "order", f"{_COMPILER}: which threads and blocks do the work"),
+    Unlisted("maxnreg", "value-safe", f"{_CONFIG}: maxnreg"),
+    Unlisted("launch_cooperative_grid|debug|sanitize_overflow|ptx_version|min_shared_mem", "value-safe", _COMPILER),
+    Unlisted("enable_fp_fusion", "contraction", f"{_COMPILER}: enable_fp_fusion becomes ptxas's --fmad"),
+    Unlisted("enable_reflect_ftz", "relaxed-maths", f"{_COMPILER}: denormals are zero in libdevice"),
+    Unlisted("fpsan_homomorphic_casts", "relaxed-maths", f"{_COMPILER}: stand-ins of values under the sanitizer"),
+    Unlisted(
+        "default_dot_input_precision|allowed_dot_input_precisions|max_num_imprecise_acc_default|supported_fp8_dtypes"
+        "|deprecated_fp8_dot_operand_dtypes",
+        "relaxed-maths",
+        "Triton documentation, triton.language.dot: input_precision, max_num_imprecise_acc",
+    ),
+    Unlisted(
+        "launch_pdl",
+        "relaxed-semantics",
+        f"{_GUIDE}, Programmatic Dependent Launch (Triton's launch_pdl): it begins before earlier writes can be seen",
+    ),
+    Unlisted("sched4reg", "opaque", f"{_COMPILER}: undocumented by Triton"),
+)
+# What a kernel makes of its constexprs is its own affair: most are sizes of tiles, and so of what is summed first.
+CONSTEXPRS: ControlClass = "order"
+CONSTEXPRS_SOURCE = "Triton documentation, triton.language.constexpr"
 
 
 def _of_launch(name: str, value: KnobValue) -> Iterator[tuple[str, ControlClass]]:

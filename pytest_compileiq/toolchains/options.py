@@ -116,6 +116,11 @@ def options_of(knobs: Knobs) -> list[str]:
     return sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-"))
 
 
+def options_file(lines: Iterable[str], knobs: Knobs) -> ControlsFile:
+    """The options file of ``lines``, sorted, which were rendered from ``knobs``."""
+    return ControlsFile("options", "".join(f"{line}\n" for line in sorted(lines)).encode(), dict(knobs))
+
+
 Render = Callable[[Candidate], ControlsFile]
 
 

@@ -58,7 +58,7 @@ RAISES: dict[str, tuple[Callable[[], object], str]] = {
     "a parameter": (lambda: Parameters({"TILE": 3}, set())["TLE"], "acf.params has no 'TLE' (did you mean 'TILE'?): it has TILE: write"),
     "a place in a command": (lambda: read_template(["cc {sorce} -o {out}"], {}, 1), "{sorce} has no value in the baseline (did you mean 'source'?)"),
     "a knob of a command": (lambda: TEMPLATE.render(Candidate({"levl": 3})), "'levl' has no place in Command's steps (did you mean 'level'?)"),
-    "an option of ptxas": (lambda: PTXAS.text({"--maxregcount=": 3}), "may hold (did you mean '--maxrregcount='?): expected"),
+    "an option of ptxas": (lambda: PTXAS.words({"--maxregcount=": 3}), "may hold (did you mean '--maxrregcount='?): expected"),
     "a public name": (lambda: pytest_compileiq.minimise, "pytest_compileiq has no 'minimise' (did you mean 'minimize'?): it has"),
 }  # fmt: skip
 

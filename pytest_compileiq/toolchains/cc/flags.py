@@ -121,14 +121,14 @@ def relative_to_rootdir(path: Path, place: Place) -> str:
     return Path(os.path.relpath(place.test_dir / path, place.rootdir)).as_posix()
 
 
-def find_file(name: str, place: Place, given: str, subject: str = "it") -> str:
+def find_file(name: object, place: Place, given: str, subject: str = "it") -> str:
     """``name``, which is relative to the test file, relative to rootdir.
 
     Raises:
         MarkerError: there is no such file as ``given``.
     """
-    path = place.test_dir / name
-    if not (exists(path) and path.is_file()):
+    path = place.test_dir / str(name)
+    if not (isinstance(name, str) and exists(path) and path.is_file()):
         raise MarkerError(f"{given}: no such file: {path}; {subject} is named relative to the test file")
     return relative_to_rootdir(Path(name), place)
 

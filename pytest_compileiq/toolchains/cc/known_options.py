@@ -15,7 +15,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlClass, ControlsFile, KnobValue
 from pytest_compileiq.space import Parameter, choice, literal
 from pytest_compileiq.toolchains.macros import DEFINITION
-from pytest_compileiq.toolchains.options import NUMBER, Option, OptionList, Unlisted
+from pytest_compileiq.toolchains.options import NUMBER, Option, OptionList, Unlisted, options_file
 
 _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
@@ -48,11 +48,10 @@ def render_options(candidate: Candidate) -> ControlsFile:
     """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one per line."""
     if candidate.blob is not None:
         raise MarkerError("gcc and clang read options, not an opaque controls blob: give Cc a space of named knobs")
-    options = sorted(_option(name, value) for name, value in candidate.knobs.items() if name.startswith("-"))
+    options = [_option(name, value) for name, value in candidate.knobs.items() if name.startswith("-")]
     if len(options) > _MOST_OPTIONS:
         raise MarkerError(f"{len(options)} compiler options in one candidate: expected at most {_MOST_OPTIONS}")
-    data = "".join(f"{option}\n" for option in options).encode("ascii")
-    return ControlsFile("options", data, dict(candidate.knobs))
+    return options_file(options, candidate.knobs)
 
 
 def _option(name: str, value: KnobValue) -> str:

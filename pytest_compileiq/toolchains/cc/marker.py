@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 
@@ -12,7 +12,6 @@ from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
-    from pytest_compileiq.toolchains.macros import Defines
 
 
 @arguments_by_name
@@ -44,7 +43,7 @@ class Cc:
     sources: tuple[str, ...]
     flags: str
     compiler: str | None
-    defines: Defines
+    defines: Any  # pairs of a macro and its value
     output: Literal["library", "executable"]
     functions: Names
     neighbours: Neighbours
@@ -61,14 +60,9 @@ class Cc:
         neighbours: Neighbours = "void",
         like: str | None = None,
     ) -> None:
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "flags", ("-O2" if like is None else "") if flags is None else flags)
-        object.__setattr__(self, "compiler", compiler)
-        object.__setattr__(self, "defines", frozen({} if defines is None else defines))
-        object.__setattr__(self, "output", output)
-        object.__setattr__(self, "functions", functions)
-        object.__setattr__(self, "neighbours", neighbours)
-        object.__setattr__(self, "like", like)
+        flags = ("-O2" if like is None else "") if flags is None else flags
+        named = {"sources": sources, "functions": functions, "neighbours": neighbours, "output": output, "like": like}
+        self.__dict__.update(named, flags=flags, compiler=compiler, defines=frozen({} if defines is None else defines))
 
     def resolve(self, place: Place) -> Builder:
         from pytest_compileiq.toolchains.cc.builder import resolve  # heavy, and not needed to collect tests
@@ -103,11 +97,8 @@ class Fortran:
         functions: Names = (),
         neighbours: Neighbours = "void",
     ) -> None:
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "flags", flags)
-        object.__setattr__(self, "compiler", compiler)
-        object.__setattr__(self, "functions", functions)
-        object.__setattr__(self, "neighbours", neighbours)
+        named = {"sources": sources, "functions": functions, "neighbours": neighbours}
+        self.__dict__.update(named, flags=flags, compiler=compiler)
 
     def resolve(self, place: Place) -> Builder:
         from pytest_compileiq.toolchains.cc.fortran import resolve  # heavy, and not needed to collect tests

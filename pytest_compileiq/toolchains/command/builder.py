@@ -110,7 +110,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     sources = tuple(find_file(name, place, f"Command(sources={name!r})") for name in command.sources)
     depends = tuple(find_file(name, place, f"Command(depends={name!r})") for name in command.depends)
     defines, macros = baseline_macros(command.defines, [], "Command")
-    template = read_template(command.steps, dict(command.defaults), len(sources), defines)
+    template = read_template(command.steps, dict(command.defaults or ()), len(sources), defines)
     programs = tuple(_find_program(step[0], place) for step in template.steps)
     version_command = _version_command(command, place) or (programs[0], "--version")
     name = re.sub(r"-\d[\d.]*$", "", Path(version_command[0]).name)  # opt-14 is opt

@@ -9,26 +9,25 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import without_replaced
-from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
-from pytest_compileiq.toolchains.options import options_of
+from pytest_compileiq.toolchains.marker_values import arguments_by_name, freeze
+from pytest_compileiq.toolchains.options import options_file, options_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
-    from pytest_compileiq.toolchains.macros import Defines
 
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 
 
 @arguments_by_name
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Command:
     """A kernel built by any compiler, from a template of its commands. An example is a pass pipeline of LLVM::
 
@@ -67,41 +66,20 @@ class Command:
             their values are recorded. Steps see no others but those that every compiler does, such as ``PATH``.
     """
 
-    steps: tuple[str, ...]
-    sources: tuple[str, ...]
-    defaults: tuple[tuple[str, bool | int | float | str], ...]
-    defines: Defines
-    output: Literal["library", "executable", "file"]
-    objects: str
-    depends: tuple[str, ...]
-    target: str | None
-    version: str | None
-    environment: tuple[str, ...]
+    steps: str | Sequence[str]
+    _: KW_ONLY
+    sources: str | Sequence[str]
+    defaults: Mapping[str, bool | int | float | str] | None = None
+    defines: Mapping[str, int | float | str] | None = None
+    output: Literal["library", "executable", "file"] = "library"
+    objects: str = "*.o"
+    depends: str | Sequence[str] = ()
+    target: str | None = None
+    version: str | None = None
+    environment: str | Sequence[str] = ()
 
-    def __init__(
-        self,
-        steps: str | Sequence[str],
-        *,
-        sources: str | Sequence[str],
-        defaults: Mapping[str, bool | int | float | str] | None = None,
-        defines: Mapping[str, int | float | str] | None = None,
-        output: Literal["library", "executable", "file"] = "library",
-        objects: str = "*.o",
-        depends: str | Sequence[str] = (),
-        target: str | None = None,
-        version: str | None = None,
-        environment: str | Sequence[str] = (),
-    ) -> None:
-        object.__setattr__(self, "steps", frozen(steps))
-        object.__setattr__(self, "sources", frozen(sources))
-        object.__setattr__(self, "defaults", frozen({} if defaults is None else defaults))
-        object.__setattr__(self, "defines", frozen({} if defines is None else defines))
-        object.__setattr__(self, "output", output)
-        object.__setattr__(self, "objects", objects)
-        object.__setattr__(self, "depends", frozen(depends))
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "version", version)
-        object.__setattr__(self, "environment", frozen(environment))
+    def __post_init__(self) -> None:
+        freeze(self, "steps", "sources", "depends", "environment", optional=("defaults", "defines"))
 
     def resolve(self, place: Place) -> Builder:
         from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and not needed to collect tests
@@ -139,9 +117,7 @@ class Template:
     def render(self, candidate: Candidate) -> ControlsFile:
         if candidate.blob is not None:
             raise MarkerError("Command puts named knobs into its steps, not an opaque controls blob: give named knobs")
-        lines = sorted(self._line(name, value) for name, value in candidate.knobs.items())
-        data = "".join(f"{line}\n" for line in lines).encode()
-        return ControlsFile("options", data, dict(candidate.knobs))
+        return options_file((self._line(name, value) for name, value in candidate.knobs.items()), candidate.knobs)
 
     def _line(self, name: str, value: KnobValue) -> str:
         is_option = name.startswith("-")

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.machine_code.cubin import Cubin
 from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlClass, ControlsFile, Knobs, Target
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import OpaqueSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
-from pytest_compileiq.toolchains.base import BaseSpace, Builder, Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.base import BaseSpace, Builder
 from pytest_compileiq.toolchains.nvidia.options import PTXAS, BaselineOptions, CudaOptions
 from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, CudaTool
 from pytest_compileiq.toolchains.options import parse_controls
@@ -58,14 +57,6 @@ def read_ptxas_log(output: str) -> dict[tuple[str, str], dict[str, int]]:
                 used = pattern.search(line)
                 current[name] = int(used[1]) if used else 0
     return by_entry
-
-
-def source_of(marker: str, source: object, place: Place, named: str) -> str:
-    """A marker's source relative to rootdir; MarkerError where there is none, which says how it is ``named``."""
-    if not isinstance(source, str) or not (place.test_dir / source).is_file():
-        where = place.test_dir / str(source)
-        raise MarkerError(f"{marker}({source!r}): no such file: {where}; {named} named relative to the test file")
-    return relative_to_rootdir(Path(source), place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +137,7 @@ class NvidiaBuilder(Builder):
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         applied = (f"{self.acf_option}{path}",) if controls.kind == "blob" else ()
-        return (*applied, *self.public_options.text(controls.knobs).splitlines())
+        return (*applied, *self.public_options.words(controls.knobs))
 
     def applied(self, controls: ControlsFile | None, path: Path) -> tuple[str, ...]:
         """The options that apply ``controls``, whose ACF is written to ``path``.

@@ -97,8 +97,8 @@ class PtxasBuild:
         return True  # the question holds nothing that was read
 
     def question(self) -> Mapping[str, Sequence[str]]:
-        options = PTXAS.text(self.controls.knobs) if self.controls else ""
-        program, *words = [*self.command, *options.splitlines()]
+        options = PTXAS.words(self.controls.knobs) if self.controls else []
+        program, *words = [*self.command, *options]
         if reason := why_ptxas_is_not_modelled(words):
             raise NotModelled(reason)
         return {

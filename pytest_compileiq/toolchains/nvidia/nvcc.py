@@ -32,11 +32,12 @@ from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import find_file
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.inputs import portable
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of, source_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compiled, FrontEnds, NvccBuild
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
@@ -60,7 +61,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     """Implement ``Nvcc.resolve``."""
     architectures = several_architectures(nvcc.arch, partial(check_architecture, where="Nvcc"), "Nvcc")
     _check_choices(nvcc, architectures)
-    source = source_of("Nvcc", nvcc.source, place, "a source is")
+    source = find_file(nvcc.source, place, f"Nvcc({nvcc.source!r})", "a source")
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
     production = nvcc_command(nvcc.like, source, architectures, place) if nvcc.like is not None else None
     given = split_nvcc_flags(("-O3" if production is None else "") if nvcc.flags is None else nvcc.flags, place)
@@ -129,7 +130,7 @@ class NvccBuilder(NvidiaBuilder):
         return self._reader.own((*self.words, *self.kernels.words_to_read))
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
-        options = NVCC.text(controls.knobs).splitlines()
+        options = NVCC.words(controls.knobs)
         words = without_replaced(self.words, controls.knobs)
         return self._reader.own((*words, *options, *self.kernels.words_to_read))
 
@@ -233,7 +234,7 @@ class NvccBuilder(NvidiaBuilder):
             raise NotModelled(f"builds of output={self.output!r} by nvcc are not modelled")
         if len(self.architectures) > 1:
             raise NotModelled("builds by nvcc for several architectures are not modelled")
-        options = NVCC.text(controls.knobs).splitlines() if controls else ()
+        options = NVCC.words(controls.knobs) if controls else ()
         if reason := why_nvcc_is_not_modelled((*self.words, *options)):
             raise NotModelled(reason)
         return CubinBuild.preprocessed(

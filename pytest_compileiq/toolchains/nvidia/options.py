@@ -19,7 +19,7 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import rooted
 from pytest_compileiq.toolchains.macros import DEFINITION
-from pytest_compileiq.toolchains.options import Option, OptionList, Unlisted
+from pytest_compileiq.toolchains.options import Option, OptionList, Unlisted, options_file
 from pytest_compileiq.toolchains.triton.arguments import launch_params
 
 # The plugin gives these itself: outputs, the stage, architectures.
@@ -177,27 +177,26 @@ class CudaOptions(OptionList, frozen=True):
         return tuple(each for each in CONTROL_CLASSES if self.space(baseline, [each]).genes)
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The ACF of ``candidate``, else an options file, one option per line, sorted; raises as ``text``.
+        """The ACF of ``candidate``, else an options file, one option per line, sorted; raises as ``words``.
 
-        Options beside an ACF are in the metadata alone; ``text`` writes them out for the build.
+        Options beside an ACF are in the metadata alone; ``words`` gives them out for the build.
         """
-        text = self.text(candidate.knobs)
-        if candidate.blob is not None:
-            return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
-        return ControlsFile("options", text.encode("ascii"), dict(candidate.knobs))
+        return self._file(candidate, self.words(candidate.knobs))
 
     def render_launch(self, candidate: Candidate) -> ControlsFile:
         """As ``render``, but the options file also holds the other knobs, ``name=value``, which a launch takes."""
-        options = self.text(candidate.knobs).splitlines()
+        options = self.words(candidate.knobs)
         launch_params(candidate.knobs)  # refuses what no launch takes
-        if candidate.blob is not None:
-            return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
-        own = [f"{name}={value}" for name, value in candidate.knobs.items() if not name.startswith("-")]
-        data = "".join(f"{line}\n" for line in sorted([*options, *own])).encode()
-        return ControlsFile("options", data, dict(candidate.knobs))
+        own = (f"{name}={value}" for name, value in candidate.knobs.items() if not name.startswith("-"))
+        return self._file(candidate, [*options, *own])
 
-    def text(self, knobs: Knobs) -> str:
-        """The options file of the knobs that are options; empty if none is.
+    def _file(self, candidate: Candidate, lines: Sequence[str]) -> ControlsFile:
+        if candidate.blob is None:
+            return options_file(lines, candidate.knobs)
+        return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
+
+    def words(self, knobs: Knobs) -> list[str]:
+        """The knobs that are options, as words of a command, sorted.
 
         Raises:
             MarkerError: an option may not stand in a controls file.
@@ -212,7 +211,7 @@ class CudaOptions(OptionList, frozen=True):
                     f"knob {name!r} = {value!r}: {option[:200]!r} is no option of {self.compiler} that a controls file "
                     f"may hold{meant}: expected {', '.join(names)}, or put it in the toolchain's flags"
                 )
-        return "".join(f"{option}\n" for option in sorted(options.values()))
+        return sorted(options.values())
 
 
 _PTXAS = "CUDA Compiler Driver NVCC, Ptxas Options"

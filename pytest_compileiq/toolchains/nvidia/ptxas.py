@@ -14,8 +14,9 @@ from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.machine_code.metrics import totals
 from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import find_file
 from pytest_compileiq.toolchains.functions import FunctionSelection
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of, source_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.markers import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
@@ -33,7 +34,7 @@ _LICENCES_S = 60.0
 def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
     """Implement ``Ptxas.resolve``."""
     arch = check_architecture(ptxas.arch, "Ptxas")
-    source = source_of("Ptxas", ptxas.source, place, "PTX is")
+    source = find_file(ptxas.source, place, f"Ptxas({ptxas.source!r})", "PTX")
     flags = split_ptxas_flags(ptxas.flags)
     functions = FunctionSelection.of("Ptxas", ptxas.functions, ptxas.neighbours)
     tool = find_tool("ptxas", ptxas.compiler, place)

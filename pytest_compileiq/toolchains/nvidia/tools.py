@@ -19,10 +19,11 @@ from msgspec import Struct
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.steps import ask
+from pytest_compileiq.toolchains.steps import ask, telling_line
 
 CONTROLS_SINCE = (13, 3)
 INSTALL = install("cuda")
+_TELLING = re.compile(r"\bfatal\b|\berror\b")
 _ARCHITECTURE = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
 
 
@@ -114,9 +115,7 @@ def identify(name: str, program: str, origin: str) -> CudaTool:
 
 def first_error(output: str) -> str:
     """The line of a tool's output that says what is wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = (line for line in lines if re.search(r"\bfatal\b|\berror\b", line))
-    return next(telling, lines[-1] if lines else "it printed nothing")[:500]
+    return telling_line(output, _TELLING)
 
 
 def _directories() -> Iterator[tuple[str, str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.toolchains.marker_values import arguments_by_name, frozen
+from pytest_compileiq.toolchains.marker_values import arguments_by_name, freeze
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @arguments_by_name
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Params:
     """Knobs without a compiler, read by the test's body as ``acf.params`` and by a program when it runs.
 
@@ -33,20 +33,13 @@ class Params:
             to the test file. Of Python files, comments, docstrings and formatting do not count.
     """
 
-    defaults: tuple[tuple[str, bool | int | float | str], ...]
-    versions: tuple[str, ...]
-    sources: tuple[str, ...]
+    defaults: Mapping[str, bool | int | float | str] | None = None
+    _: KW_ONLY
+    versions: str | Sequence[str] = ()
+    sources: str | Sequence[str] = ()
 
-    def __init__(
-        self,
-        defaults: Mapping[str, bool | int | float | str] | None = None,
-        *,
-        versions: str | Sequence[str] = (),
-        sources: str | Sequence[str] = (),
-    ) -> None:
-        object.__setattr__(self, "defaults", frozen({} if defaults is None else defaults))
-        object.__setattr__(self, "versions", frozen(versions))
-        object.__setattr__(self, "sources", frozen(sources))
+    def __post_init__(self) -> None:
+        freeze(self, "versions", "sources", optional=("defaults",))
 
     def resolve(self, place: Place) -> Builder:
         from pytest_compileiq.toolchains.params.builder import resolve  # not needed to collect tests
@@ -80,9 +73,8 @@ def read_line(line: str) -> tuple[str, KnobValue]:
 
 def render(candidate: Candidate) -> ControlsFile:
     """The controls file of ``candidate``."""
-    from pytest_compileiq.model import ControlsFile  # a run that tunes nothing does without
+    from pytest_compileiq.toolchains.options import options_file  # a run that tunes nothing does without
 
     if candidate.blob is not None:
         raise MarkerError("Params holds named knobs, and no compiler that takes an ACF: give space={…} of named knobs")
-    lines = sorted(line_of(name, value) for name, value in candidate.knobs.items())
-    return ControlsFile("options", "".join(f"{line}\n" for line in lines).encode(), dict(candidate.knobs))
+    return options_file((line_of(name, value) for name, value in candidate.knobs.items()), candidate.knobs)

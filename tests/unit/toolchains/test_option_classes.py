@@ -14,9 +14,8 @@ from pytest_compileiq.model import CONTROL_CLASSES
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, BaselineOptions
-from pytest_compileiq.toolchains.option_classes import classes_of, licences_or_unknown
+from pytest_compileiq.toolchains.option_classes import LAUNCH_OPTIONS, classes_of, licences_or_unknown
 from pytest_compileiq.toolchains.triton.launch import NOT_FOR_MARKERS
-from pytest_compileiq.toolchains.triton.launch_options import LAUNCH_OPTIONS
 from tests import needs
 from tests.class_tables import PAGE, page
 
