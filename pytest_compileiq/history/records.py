@@ -40,10 +40,6 @@ def _is_date(date: str) -> str:
     return date
 
 
-def _is_verdict(verdict: str) -> str:
-    return Verdict(verdict).value
-
-
 # The pattern holds the digits to one spelling, so that dates sort as texts.
 _SPELT = StringConstraints(pattern=r"^(19[7-9][0-9]|2[0-9]{3})(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z$")
 Date = Annotated[str, _SPELT, AfterValidator(_is_date)]
@@ -66,7 +62,7 @@ class Observation(Table):
     workload: Text
     objective: Text
     direction: Direction
-    verdict: Annotated[str, AfterValidator(_is_verdict)]
+    verdict: Annotated[str, AfterValidator(lambda verdict: Verdict(verdict).value)]
     baseline: Ratio
     tuned: Ratio
     speedup: Ratio

@@ -21,19 +21,11 @@ JUNIT_PREFIX = "acf."
 
 def junit_properties(item: ItemReport) -> Iterator[tuple[str, str]]:
     """Names and values for ``user_properties``: strings alone, since anything else breaks a run under xdist."""
-    yield f"{JUNIT_PREFIX}name", harmless(item.name)
-    yield f"{JUNIT_PREFIX}target", harmless(item.target)
-    yield f"{JUNIT_PREFIX}verdict", harmless(item.verdict)
+    pairs = [("name", item.name), ("target", item.target), ("verdict", item.verdict)]
     if item.speedup is not None:
-        yield f"{JUNIT_PREFIX}speedup", repr(item.speedup)
-        yield f"{JUNIT_PREFIX}speedup_low", repr(item.speedup_low)
-        yield f"{JUNIT_PREFIX}speedup_high", repr(item.speedup_high)
-    if worse := [result.text() for result in item.results if result.standing == "worse"]:
-        yield f"{JUNIT_PREFIX}worse", harmless("; ".join(worse))
-    if item.workload:
-        yield f"{JUNIT_PREFIX}workload", harmless(item.workload)
-    if item.evidence:
-        yield f"{JUNIT_PREFIX}evidence", harmless(item.evidence)
-    for check in item.checks:
-        if check.status == "not run":
-            yield f"{JUNIT_PREFIX}not_run.{check.name}", harmless(check.detail)
+        pairs += [(key, repr(getattr(item, key))) for key in ("speedup", "speedup_low", "speedup_high")]
+    worse = "; ".join(result.text() for result in item.results if result.standing == "worse")
+    known = (("worse", worse), ("workload", item.workload), ("evidence", item.evidence))
+    pairs += [(key, text) for key, text in known if text]
+    pairs += [(f"not_run.{check.name}", check.detail) for check in item.checks if check.status == "not run"]
+    yield from ((f"{JUNIT_PREFIX}{key}", harmless(text)) for key, text in pairs)

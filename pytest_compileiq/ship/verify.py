@@ -79,7 +79,6 @@ _Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of
 class EntryFinding:
     """The standing of one entry function among the artifacts ``names`` that name it."""
 
-    verdict: Match
     path: str
     entry: str
     architecture: str
@@ -87,6 +86,10 @@ class EntryFinding:
     digests: str = ""  # where they matter
     standing: Standing = "missing"
     names: frozenset[str] = frozenset()
+
+    @property
+    def verdict(self) -> Match:
+        return Match.RIGHT if self.standing == "proven" else Match.DIFFERS
 
 
 @dataclass(frozen=True)
@@ -176,10 +179,8 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
     """
 
     def finding(standing: Standing, what: str, digests: str = "") -> EntryFinding:
-        verdict = Match.RIGHT if standing == "proven" else Match.DIFFERS
         names = frozenset(name for name, _ in rivals)
-        where = str(kernel.path), kernel.entry, kernel.architecture
-        return EntryFinding(verdict, *where, what, digests, standing, names)
+        return EntryFinding(str(kernel.path), kernel.entry, kernel.architecture, what, digests, standing, names)
 
     own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
@@ -199,15 +200,15 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
     added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler) for artifact, _ in rivals.values())
     proven_with = ", ".join(filter(None, added)) if kernel.architecture == HOST else ""
     how = "; other code: -rdc" if kernel.is_separate else f", which is made with {proven_with}" if proven_with else ""
-    sources = max(_sources(artifact) for artifact, _ in rivals.values())
+    sources = max(len(_sources(artifact)) for artifact, _ in rivals.values())
     if kernel.architecture == HOST and objects < sources:  # what serves a function may lie in another object
         how += f"; give the objects of its {sources} sources together, not {objects}"
     return finding("neither", f"neither proven arm of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
-def _sources(artifact: Artifact) -> int:
-    """How many sources its compiler's command names."""
-    return sum(word in artifact.fingerprint.sources for word in artifact.compiler.command)
+def _sources(artifact: Artifact) -> list[str]:
+    """The sources that its compiler's command names."""
+    return [word for word in artifact.compiler.command if word in artifact.fingerprint.sources]
 
 
 def _proven(artifact: Artifact, pair: CodePair) -> CodeTable:
@@ -236,16 +237,14 @@ def _missing(
             name = symbols.get(entry, name)
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != HOST and not any((name, place) in held for place in wanted):
-                what = f"missing of those of {_label(key)}"
-                yield EntryFinding(Match.DIFFERS, shown, name, architecture or HOST, what)
+                yield EntryFinding(shown, name, architecture or HOST, f"missing of those of {_label(key)}")
 
 
 def _of_linked(linked: Linked, concerned: Artifacts) -> Iterator[Sentence]:
     """Which object files to give instead of linked host code, for each artifact that has functions in it."""
     why = f"{linked.path} is linked, which rewrites what the compiler made"
     for key, artifact in concerned.items():
-        sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
-        count = quantity(len(_functions_in(linked, artifact)), "function")
+        sources, count = ", ".join(_sources(artifact)), quantity(len(_functions_in(linked, artifact)), "function")
         yield Sentence(Match.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
     if not concerned:
         yield Sentence(Match.CANNOT_TELL, f"{why}, and holds no device code: give the object files")

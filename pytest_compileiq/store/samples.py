@@ -171,16 +171,13 @@ def encode_samples(rows: Sequence[SampleRow]) -> bytes:
     )
     writer.writerow(columns.header)
     for row in rows:
+        start = (row.start.kind, repr(float(row.start.seconds))) if row.start else ("", "")
         writer.writerow([
             row.device, row.workload, row.objective, row.process, row.quad, row.slot, row.arm, row.sample,
             repr(float(row.value)), int(row.dropped), *(_clock_fields(row.clocks) if columns.clocks else ()),
-            *([row.unit] if columns.unit else ()), *(_start_fields(row.start) if columns.start else ()),
+            *([row.unit] if columns.unit else ()), *(start if columns.start else ()),
         ])  # fmt: skip
     return text.getvalue().encode()
-
-
-def _start_fields(start: SlotStart | None) -> tuple[str, str]:
-    return (start.kind, repr(float(start.seconds))) if start else ("", "")
 
 
 def _clock_fields(clocks: ClockReading | None) -> tuple[int | str, int | str, str]:
