@@ -84,10 +84,8 @@ class Bodies(Struct, frozen=True):
 def check_body(bodies: Bodies, *, draw: int = 0) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
-    Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far.
-
-    Args:
-        draw: the seed of ``acf.rng``.
+    Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far. ``draw`` is the
+    seed of ``acf.rng``.
 
     Raises:
         ArmFailure: the body failed.
@@ -125,15 +123,11 @@ def run_arm(
     arm: Arm,
     outputs: Outputs,
     measurer: Measurer,
-    failure_within: Callable[[], ArmFailure | None] = lambda: None,
+    failure_within: Callable[[], ArmFailure | None] = lambda: None,  # what failed within `measure`, caught or not
     *,
     draw: int = 0,
 ) -> Acf:
-    """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``.
-
-    Args:
-        failure_within: what failed within ``measure``, whatever the body made of it.
-    """
+    """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``."""
     acf = Acf(
         bodies.benchmark.builds,
         bodies.arms[arm],

@@ -66,11 +66,7 @@ class CachedBuilds(Struct):
     _has_kept: bool = False
 
     def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> CachedBuild | Missed:
-        """The build with ``controls`` that the cache has, or what was learnt where it has none, or may not be asked.
-
-        Args:
-            out_dir: where the built file will be put.
-        """
+        """The build that the cache has, to be put into ``out_dir``; else what was learnt, if it may be asked."""
         if self.rebuilds:
             return None
         try:

@@ -66,17 +66,12 @@ def looked_for(names: Iterable[str], directories: Iterable[str], is_there: Calla
 
 
 def still_holds(
-    files: Mapping[str, str],
-    absent: Mapping[str, Iterable[str]],
+    files: Mapping[str, str],  # path → SHA-256
+    absent: Mapping[str, Iterable[str]],  # directory → names
     digest_of: Callable[[str], str | None],
     names_in: Callable[[str], frozenset[str]],
 ) -> bool:
-    """Whether every file has the content that it had, and nothing is where nothing was.
-
-    Args:
-        files: path → SHA-256.
-        absent: directory → names.
-    """
+    """Whether every file has the content that it had, and nothing is where nothing was."""
     return all(digest_of(path) == sha256 for path, sha256 in files.items()) and all(
         names_in(directory).isdisjoint(names) for directory, names in absent.items()
     )

@@ -79,11 +79,7 @@ def samples_needed(metric: str, at_least: int) -> int:
 
 
 def quantile(ordered: Sequence[Value], share: float) -> Value:
-    """The quantile of sorted values, interpolated (Hyndman and Fan 1996, definition 7; numpy's default).
-
-    Args:
-        ordered: numbers, or arrays of one shape, sorted at each place.
-    """
+    """The quantile of sorted numbers or, place by place, arrays (Hyndman and Fan 1996, number 7; numpy's default)."""
     position = share * (len(ordered) - 1)
     index = int(position)
     following = ordered[min(index + 1, len(ordered) - 1)]

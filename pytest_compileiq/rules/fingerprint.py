@@ -82,11 +82,7 @@ def undecorated(node: ast.AST) -> ast.AST:
 
 @functools.lru_cache(maxsize=4096)
 def definition_digest(tree: ast.Module, qualname: str, *, decorated: bool = False) -> str | None:
-    """The digest of a dotted name's definitions in ``tree``; None where it has none.
-
-    Args:
-        decorated: include the decorators of functions and classes, which the digest of a benchmark leaves out.
-    """
+    """The digest of a dotted name's definitions in ``tree``, with their decorators or without; None without any."""
     nodes = list(definitions(tree, qualname.split(".")))
     return digest([canonical_text(node if decorated else undecorated(node)) for node in nodes]) if nodes else None
 

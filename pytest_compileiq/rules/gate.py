@@ -78,11 +78,7 @@ def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def judge_gains(evidences: Sequence[Evidence], thresholds: Thresholds, *, level: float, seed: int) -> list[Decision]:
-    """Judge each gain at the level that Holm's procedure gives it in the family of them all.
-
-    Args:
-        level: of the family: alpha after the split over looks.
-    """
+    """Judge each gain at the level that Holm's procedure gives it in the family of them all, which has ``level``."""
     decisions: dict[int, Decision] = {}
 
     def p_value(place: int, own_level: float) -> float:

@@ -97,11 +97,7 @@ def sign_test(worse: int, better: int) -> float:
 
 
 def median_ratio(errors: Sequence[tuple[float, float]]) -> float:
-    """The median over draws of the tuned arm's error over the baseline's.
-
-    Args:
-        errors: (baseline's, tuned's) of each draw, in halves of an ulp; less than one counts as one.
-    """
+    """The median over draws of the tuned arm's error over the baseline's, of pairs in half ulps; less count as one."""
     from statistics import median  # heavy: decimal
 
     def log_ratio(baseline: float, tuned: float) -> float:

@@ -240,11 +240,7 @@ def sample_calls(
 
 
 def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
-    """What to say of samples of single calls that are hardly longer than what reading the clock takes; None of others.
-
-    Args:
-        slots: samples in seconds.
-    """
+    """What to say of single calls, in seconds, that are hardly longer than reading the clock takes; None of others."""
     call_s = median(value for slot in slots for value in slot.values)
     if call_s * _SHORT >= clock.shortest_s:
         return None
