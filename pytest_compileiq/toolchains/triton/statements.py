@@ -33,10 +33,47 @@ class Statement:
     """A statement at module level; an import of several names is several statements."""
 
     node: ast.stmt
-    binds: frozenset[str]  # bound, or changed: by assigning to a part, by calling a method, or by a function that does
-    reads: frozenset[str]  # when it is executed
-    reads_later: frozenset[str]  # by its functions, whenever they are called
-    changes: frozenset[str]  # names, of imports too, of objects that it may change itself: configs.append(config)
+    source: Source
+
+    @cached_property
+    def binds(self) -> frozenset[str]:
+        """Bound, or changed: by assigning to a part, by calling a method, or by a function that does."""
+        called = {name for read in self.reads for name in self.source.changed_by.get(read, ())}
+        assigned, called_on = self._changed
+        return self.bound.union(assigned, called_on & self.source.values, called)
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        is_star = isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == STAR
+        return frozenset({STAR}) if is_star else _of(self._names[:1], _BINDS)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """What it binds to something else than a module, a function or a class."""
+        others = (name for part in _at_once(self.node) for name in _no_values(part))
+        return self.bound.difference(others)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Read when it is executed."""
+        return _of(self._names[:1], _READS)
+
+    @cached_property
+    def reads_later(self) -> frozenset[str]:
+        """Read by its functions, whenever they are called."""
+        return _of(self._names[1:], _READS)
+
+    @property
+    def changes(self) -> set[str]:
+        """Names, of imports too, of objects that it may change itself: ``configs.append(config)``."""
+        return set.union(*self._changed)
+
+    @property
+    def changes_later(self) -> frozenset[str]:
+        """The names that its functions change when they are called, those that they declare ``global`` too."""
+        bound = _of(self._names[1:], _BINDS_GLOBALLY)
+        parts = list(ast.walk(self.node)) if self.reads_later else []
+        return bound | (_assigned_into(parts) | _called_on(parts) & self.source.values) & self.reads_later
 
     @cached_property
     def chains(self) -> frozenset[tuple[str, ...]]:
@@ -73,6 +110,16 @@ class Statement:
         names = tuple(each.id for each in tests if isinstance(each, ast.Name) and each.id != "TYPE_CHECKING")
         return names if len(names) == 1 and all(isinstance(each, ast.Name) for each in tests) else ()
 
+    @cached_property
+    def _changed(self) -> tuple[set[str], set[str]]:
+        parts = list(_at_once(self.node))
+        return _assigned_into(parts), _called_on(parts)
+
+    @cached_property
+    def _names(self) -> list[Mapping[str, set[str]]]:
+        """Those of its own code, and of each function inside."""
+        return [*map(_names, _codes(compiled_as([self.node], self.source.flags, "")))]
+
 
 @dataclass(frozen=True)
 class Source:
@@ -83,17 +130,17 @@ class Source:
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        return tuple(self._statement(each) for each in self._compiled)
+        return tuple(Statement(node, self) for node in self.nodes)
 
     @cached_property
     def values(self) -> frozenset[str]:
         """The names of objects other than modules, functions and classes."""
-        return frozenset().union(*(each.values for each in self._compiled))
+        return frozenset().union(*(each.values for each in self.statements))
 
     @cached_property
     def changed_by(self) -> Mapping[str, frozenset[str]]:
         """Name → the names of this module that may change where it is used, as by a call."""
-        return _changed_by(self._compiled, self.values)
+        return _changed_by(self.statements)
 
     @cached_property
     def bound(self) -> frozenset[str]:
@@ -118,17 +165,6 @@ class Source:
     @property
     def imports_relatively(self) -> bool:
         return any(isinstance(node, ast.ImportFrom) and node.level for top in self.nodes for node in ast.walk(top))
-
-    @cached_property
-    def _compiled(self) -> tuple[_Compiled, ...]:
-        return tuple(_Compiled(node, compiled_as([node], self.flags, "")) for node in self.nodes)
-
-    def _statement(self, each: _Compiled) -> Statement:
-        parts = list(_at_once(each.node))
-        called = {name for read in each.reads for name in self.changed_by.get(read, ())}
-        assigned, called_on = _assigned_into(parts), _called_on(parts)
-        binds = each.bound.union(assigned, called_on & self.values, called)
-        return Statement(each.node, binds, each.reads, each.reads_later, frozenset(assigned | called_on))
 
 
 def is_true(name: str) -> str:
@@ -167,58 +203,17 @@ def _names(code: CodeType) -> Mapping[str, set[str]]:
     return names
 
 
-def _of(names: Mapping[str, set[str]], operations: frozenset[str]) -> frozenset[str]:
-    return frozenset().union(*(names.get(operation, ()) for operation in operations))
+def _of(codes: Iterable[Mapping[str, set[str]]], operations: frozenset[str]) -> frozenset[str]:
+    return frozenset().union(*(names.get(operation, ()) for names in codes for operation in operations))
 
 
-@dataclass(frozen=True)
-class _Compiled:
-    """A statement and its code."""
-
-    node: ast.stmt
-    code: CodeType
-
-    @cached_property
-    def bound(self) -> frozenset[str]:
-        is_star = isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == STAR
-        return frozenset({STAR}) if is_star else _of(self._names, _BINDS)
-
-    @cached_property
-    def values(self) -> frozenset[str]:
-        """What it binds to something else than a module, a function or a class."""
-        others = (name for part in _at_once(self.node) for name in _no_values(part))
-        return self.bound.difference(others)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return _of(self._names, _READS)
-
-    @cached_property
-    def reads_later(self) -> frozenset[str]:
-        return frozenset().union(*(_of(inner, _READS) for inner in self._inner))
-
-    def changes(self, values: frozenset[str]) -> frozenset[str]:
-        """The names that its functions change when they are called, those that they declare ``global`` too."""
-        bound = frozenset().union(*(_of(inner, _BINDS_GLOBALLY) for inner in self._inner))
-        parts = list(ast.walk(self.node)) if self.reads_later else []
-        return bound | (_assigned_into(parts) | _called_on(parts) & values) & self.reads_later
-
-    @cached_property
-    def _names(self) -> Mapping[str, set[str]]:
-        return _names(self.code)
-
-    @cached_property
-    def _inner(self) -> list[Mapping[str, set[str]]]:
-        return [*map(_names, _functions(self.code))]
-
-
-def _changed_by(compiled: Sequence[_Compiled], values: frozenset[str]) -> dict[str, frozenset[str]]:
+def _changed_by(statements: Sequence[Statement]) -> dict[str, frozenset[str]]:
     """Name → what changes where it is used: what its functions change, and all that is used in its definition."""
     users: defaultdict[str, set[str]] = defaultdict(set)
-    for each in compiled:
+    for each in statements:
         for read in each.reads | each.reads_later:
             users[read] |= each.bound
-    waiting = [(name, changes) for each in compiled for changes in [each.changes(values)] for name in each.bound]
+    waiting = [(name, each.changes_later) for each in statements for name in each.bound]
     changed: dict[str, frozenset[str]] = {}
     while waiting:
         name, changes = waiting.pop()
@@ -234,12 +229,12 @@ def compiled_as(body: list[ast.stmt], flags: int, name: str) -> CodeType:
     return code
 
 
-def _functions(code: CodeType) -> Iterator[CodeType]:
-    """The code of every function, class and comprehension inside."""
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """``code``, and that of every function, class and comprehension inside."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield constant
-            yield from _functions(constant)
+            yield from _codes(constant)
 
 
 def _at_once(node: ast.AST) -> Iterator[ast.AST]:
