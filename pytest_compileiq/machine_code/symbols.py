@@ -58,8 +58,8 @@ def _symbols(elf: ELFFile, table: str) -> list[Symbol]:
     return [symbol for symbol in symbols if symbol.name and symbol["st_info"]["type"] in _CODE_OR_DATA]
 
 
-def defined_functions(path: Path) -> frozenset[str]:
-    """List the functions that a linked file exports."""
+def defined_functions(path: Path, *, local: bool = False) -> frozenset[str]:
+    """List the functions that a file exports; with ``local``, all that it defines."""
     with opened(path) as elf:
         return frozenset(
             symbol.name
@@ -67,7 +67,7 @@ def defined_functions(path: Path) -> frozenset[str]:
             if isinstance(table, SymbolTableSection)
             for symbol in table.iter_symbols()
             if symbol["st_info"]["type"] in FUNCTION_TYPES
-            and symbol["st_info"]["bind"] != "STB_LOCAL"
+            and (local or symbol["st_info"]["bind"] != "STB_LOCAL")
             and symbol["st_shndx"] != "SHN_UNDEF"
         )
 

@@ -11,13 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.machine_code.elf import MachineCode, machine_code
 from pytest_compileiq.machine_code.shared_library import load_library
+from pytest_compileiq.machine_code.symbols import defined_functions, opened
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -69,30 +66,19 @@ def code_of(path: Path, output: OutputKind, pattern: str) -> MachineCode:
 
 def _is_object(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
-            return bool(ELFFile(stream)["e_type"] == "ET_REL")
-    except ELFError:
+        with opened(path) as elf:
+            return bool(elf["e_type"] == "ET_REL")
+    except BuildError:
         return False
 
 
 def _is_wholly_of(path: Path, objects: Sequence[Path]) -> bool:
     """Whether every function of ``path`` is in ``objects``: no digest would cover what the link adds from elsewhere."""
     try:
-        known = _STARTUP.union(*(_functions(file) for file in objects))
-        return _functions(path) <= known
-    except ELFError:
+        known = _STARTUP.union(*(defined_functions(file, local=True) for file in objects))
+        return defined_functions(path, local=True) <= known
+    except BuildError:
         return False
-
-
-def _functions(path: Path) -> frozenset[str]:
-    with path.open("rb") as stream:
-        tables = [section for section in ELFFile(stream).iter_sections() if isinstance(section, SymbolTableSection)]
-        return frozenset(
-            symbol.name
-            for table in tables
-            for symbol in table.iter_symbols()
-            if symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS") and symbol["st_shndx"] != "SHN_UNDEF"
-        )
 
 
 _OUTPUTS = {"library": "kernel.so", "executable": "program", "file": "output"}
