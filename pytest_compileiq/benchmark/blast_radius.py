@@ -31,7 +31,7 @@ def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str
 def decided_by_others(benchmark: TunedBenchmark, stands_for: Collection[str]) -> Iterator[str]:
     """Objectives whose largest function is one that the test does not stand for, as sentences."""
     baseline = benchmark.builds.look(None)
-    own = totals({entry: code.metrics for entry, code in baseline.code.items() if entry in stands_for})
+    own = totals(code.metrics for entry, code in baseline.code.items() if entry in stands_for)
     for objective in benchmark.exact_objectives:
         measured, pattern = of_entries(objective.metric)
         if pattern is None and measured in LARGEST and own.get(measured, 0) < baseline.metrics[measured]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.machine_code.names import listed, matching, meant
@@ -14,10 +14,10 @@ _MOST_NAMED = 8  # entry functions in one sentence
 Metrics = Mapping[str, int]
 
 
-def totals(entries: Mapping[str, Metrics]) -> dict[str, int]:
+def totals(entries: Iterable[Metrics]) -> dict[str, int]:
     """Metrics of several entry functions together: the largest of their registers and barriers, the sum of all else."""
     result: dict[str, int] = {}
-    for metrics in entries.values():
+    for metrics in entries:
         for name, value in metrics.items():
             so_far = result.get(name, 0)
             result[name] = max(so_far, value) if name in LARGEST else so_far + value
@@ -43,7 +43,7 @@ def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int
             f"it has {listed(sorted(entries), _MOST_NAMED)}",
             kind="compile",
         )
-    told = totals({entry: entries[entry] for entry in named})
+    told = totals(entries[entry] for entry in named)
     if measured not in told:
         each = f"has {', '.join(sorted(told))}" if told else "has no metric"
         raise BuildError(

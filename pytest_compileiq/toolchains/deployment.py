@@ -11,7 +11,7 @@ from pytest_compileiq.artifact import Artifact, CompilerTable
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.toolchains.cc import read_files
 from pytest_compileiq.toolchains.macros import params_of
-from pytest_compileiq.toolchains.nvidia import read_files as nvcc_read_files
+from pytest_compileiq.toolchains.nvidia import tools
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, CudaOptions
 from pytest_compileiq.toolchains.triton.arguments import launch_params
 
@@ -71,9 +71,7 @@ _HOST = Deployment(records_functions=True, for_a_library=_FOR_A_LIBRARY, read_ag
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,
-    "nvcc": Deployment(
-        NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True, read_again=nvcc_read_files.read_again
-    ),
+    "nvcc": Deployment(NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True, read_again=tools.read_again),
     "ptxas": Deployment(PTXAS, is_jit=True, reads_ptx=True, caches_cubins=True),
     "triton": Deployment(PTXAS, is_jit=True, at_launch=True, caches_cubins=True),
 }

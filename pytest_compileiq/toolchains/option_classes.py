@@ -16,7 +16,7 @@ from pytest_compileiq.rules.classes import Classed, promises_bits
 from pytest_compileiq.spelling import for_shell
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.cc.flags import BaselineFlags
-from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, CLANG, GCC, render_options
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, render_options
 from pytest_compileiq.toolchains.command.marker import is_recorded_template
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
@@ -125,18 +125,18 @@ def _of_launch(name: str, value: KnobValue) -> Iterator[tuple[str, ControlClass]
         yield from _of_launch(inner, of_config)
 
 
-_WRITTEN: Mapping[str, tuple[OptionList, Render]] = {
-    "gcc": (GCC, render_options),
-    "clang": (CLANG, render_options),
-    "ptxas": (PTXAS, PTXAS.render),
-    "nvcc": (NVCC, NVCC.render),
-    "triton": (PTXAS, PTXAS.render_launch),
+_RENDERERS: Mapping[str, Render] = {
+    "gcc": render_options,
+    "clang": render_options,
+    "ptxas": PTXAS.render,
+    "nvcc": NVCC.render,
+    "triton": PTXAS.render_launch,
 }
 
 
 def option_list(compiler: str, command: Sequence[str]) -> OptionList | None:
     """The option table of ``compiler``; None for ``Command`` and third-party toolchains, whose test alone knows it."""
-    return None if compiler not in _WRITTEN or is_recorded_template(command) else _WRITTEN[compiler][0]
+    return None if compiler not in _RENDERERS or is_recorded_template(command) else _LISTS[compiler]
 
 
 def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: NamedOptions) -> None:
@@ -148,10 +148,9 @@ def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: 
     if compiler == PARAMS:
         parse_controls(kind, data, knobs, params.render)
         return
-    known, render = _WRITTEN[compiler]
-    if reason := known.why_not(options_of(knobs), named):
+    if reason := _LISTS[compiler].why_not(options_of(knobs), named):
         raise StoreError(reason)
-    parse_controls(kind, data, knobs, render)
+    parse_controls(kind, data, knobs, _RENDERERS[compiler])
 
 
 def licences_or_unknown(builder: Builder) -> tuple[Licence, ...]:

@@ -19,8 +19,7 @@ from pytest_compileiq.machine_code.cubin import Cubin
 from pytest_compileiq.machine_code.names import declaration, readable, without_parameters
 from pytest_compileiq.model import LONGEST_TEXT
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.nvidia.read_files import OF_A_TEMPLATE, words_to_read
-from pytest_compileiq.toolchains.nvidia.tools import first_error
+from pytest_compileiq.toolchains.nvidia.tools import OF_A_TEMPLATE, first_error, words_to_read
 
 
 class NoSuchKernel(Signal):

@@ -45,8 +45,12 @@ from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC, as_one_definition, split_nvcc_flags
 from pytest_compileiq.toolchains.nvidia.production import nvcc_command
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
-from pytest_compileiq.toolchains.nvidia.read_files import NvccReader
-from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, several_architectures
+from pytest_compileiq.toolchains.nvidia.tools import (
+    NvccReader,
+    check_architecture,
+    find_tool,
+    several_architectures,
+)
 from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.toolchains.steps import Commands, ask
 
@@ -183,8 +187,8 @@ class NvccBuilder(NvidiaBuilder):
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = self._commands(out_dir, timeout_s)
         log, code = run(NvccBuild(commands, partial(self._command, controls), self._code, self.source))
-        device = {name: entry.metrics for name, entry in code.items() if name != HOST}
-        return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
+        metrics = totals(entry.metrics for name, entry in code.items() if name != HOST)
+        return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, metrics, log, commands.seconds)
 
     def _commands(self, out_dir: Path, timeout_s: float) -> Commands:
         return Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)

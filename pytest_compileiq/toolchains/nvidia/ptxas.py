@@ -115,7 +115,7 @@ class PtxasBuilder(NvidiaBuilder):
         argv = [*self._argv(), *self.applied(controls, out_dir / "controls.acf"), self.source, "-o", str(cubin)]
         log = commands.run(argv, self.source)
         code = entries_of(read_cubin(cubin), log, self.architecture, self.source)
-        metrics = totals({name: entry.metrics for name, entry in code.items()})
+        metrics = totals(entry.metrics for entry in code.values())
         return BuildResult(cubin, code, metrics, log, commands.seconds)
 
     def _commands(self, out_dir: Path, timeout_s: float) -> Commands:

@@ -150,7 +150,7 @@ class TritonBuilder(NvidiaBuilder):
             self._expect_parity(cubin, controls, log)
             entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
             code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
-        metrics = totals({name: entry.metrics for name, entry in code.items()})
+        metrics = totals(entry.metrics for entry in code.values())
         path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
         return BuildResult(path, code, metrics, commands.log, commands.seconds)
 

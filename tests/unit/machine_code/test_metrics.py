@@ -40,7 +40,7 @@ def test_registers_are_the_largest_and_all_else_is_the_sum_of_what_a_pattern_nam
 
 def test_a_whole_build_is_the_sum_and_the_largest_of_its_entries() -> None:
     together = {"registers": 60, "barriers": 1, "spill_bytes": 12, "code_bytes": 100}
-    assert totals({"a": {**NARROW, "barriers": 1}, "b": {**WIDE, "barriers": 1}}) == together
+    assert totals([{**NARROW, "barriers": 1}, {**WIDE, "barriers": 1}]) == together
 
 
 @pytest.mark.parametrize(
