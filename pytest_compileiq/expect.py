@@ -6,7 +6,6 @@ Imports nothing but pytest until an export was imported, or one of the variables
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,18 +59,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config, expected = session.config, os.environ.get("ACF_EXPECT", "")
     if not expected and not os.environ.get("ACF_COUNTS"):
         return
+    import msgspec
+
     from pytest_compileiq.ship import usage
 
-    usage.leave_judging()
+    for runtime in usage.runtimes():
+        runtime.leave_judging()
     if hasattr(config, "workeroutput"):
-        config.workeroutput[_CARRIED] = [runtime.report() for runtime in vars(sys).get("_acf_runtimes", ())]
+        config.workeroutput[_CARRIED] = [runtime.report() for runtime in usage.runtimes()]
         return
     if config.option.collectonly or config.pluginmanager.has_plugin("compileiq-worker"):
         return
     if config.option.tune:
         config.stash[_LINE] = "in use: not judged: a search applies no shipped controls", False
         return
-    carried = [usage.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]
+    carried = msgspec.convert(config.stash.get(_FROM_WORKERS, []), list[usage.Counts])
     line, missing = _judge([*carried, *usage.of_this_process()], expected)
     config.stash[_LINE] = line, bool(missing)
     if missing and session.exitstatus == pytest.ExitCode.OK:
@@ -98,6 +100,6 @@ def _judge(counts: list[Counts], expected: str) -> tuple[str, list[str]]:
     if not counts:
         nothing = "no process of this run imported an acf_runtime"
         return f"in use: {nothing}", [nothing] if expected else []
-    report = together(counts).as_dict()
+    report = together(counts)
     missing = unmet(report, expected) if expected else []
     return headline(report, missing), missing

@@ -134,7 +134,7 @@ def _verify(options: argparse.Namespace) -> int:
     store = open_store(options)
     if options.triton_cache is not None:
         counts = [line for path in options.counts for line in read_counts(path)]
-        joined = together(counts).as_dict() if options.counts else None
+        joined = together(counts) if options.counts else None
         lines = verify_triton_cache(store, options.triton_cache, options.name, joined)
     elif options.counts:
         raise UserError("--counts tells what filled a JIT's cache: add --triton-cache DIR, or use acf expect")
@@ -150,7 +150,7 @@ def _expect(options: argparse.Namespace) -> int:
     from pytest_compileiq.ship.acf_runtime import unmet
     from pytest_compileiq.ship.usage import headline, read_counts, together
 
-    report = together(counts for path in options.counts for counts in read_counts(path)).as_dict()
+    report = together(counts for path in options.counts for counts in read_counts(path))
     missing = unmet(report, ",".join(options.name) or "all")
     if options.format == "json":
         say(*json_text({**report, "never_applied": missing}).splitlines())

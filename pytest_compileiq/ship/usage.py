@@ -64,19 +64,6 @@ class Counts(Struct, frozen=True):
         return msgspec.structs.replace(self, artifacts=artifacts)
 
 
-class InUse(Struct, frozen=True):
-    """The counts of several processes together; ``problem`` is the first of theirs."""
-
-    processes: int
-    problem: str | None
-    artifacts: dict[str, ArtifactCounts]
-
-    def as_dict(self) -> dict[str, Any]:
-        """In JSON's types, as ``acf_runtime.unmet`` reads it."""
-        report: dict[str, Any] = {"schema": COUNTS_SCHEMA, **msgspec.to_builtins(self)}
-        return report
-
-
 def read_counts(path: Path) -> list[Counts]:
     """The lines that processes appended to the file of ``ACF_COUNTS``; raises ``UserError`` for any that is none."""
     try:
@@ -97,40 +84,33 @@ def read_counts(path: Path) -> list[Counts]:
     return read
 
 
-def of_this_process() -> list[Counts]:
-    """The counts of every export that this process imported."""
-    return [counts_from(runtime.report()) for runtime in _runtimes()]
-
-
-def leave_judging() -> None:
-    """Take over from ``ACF_EXPECT`` in this process: whoever calls judges."""
-    for runtime in _runtimes():
-        runtime.leave_judging()
-
-
-def _runtimes() -> Sequence[Any]:
-    """The exports' own ``Runtime``; their modules have any name."""
+def runtimes() -> Sequence[Any]:
+    """The ``Runtime`` of every export that this process imported; their modules have any name."""
     return tuple(vars(sys).get("_acf_runtimes", ()))
 
 
-def counts_from(report: Mapping[str, Any]) -> Counts:
-    """A report as a value."""
-    return msgspec.convert(report, Counts)
+def of_this_process() -> list[Counts]:
+    """What each of them counted."""
+    return [msgspec.convert(runtime.report(), Counts) for runtime in runtimes()]
 
 
-def together(counts: Iterable[Counts]) -> InUse:
-    """All processes as one. Of a process with several lines the fullest holds: it also writes before its end."""
+def together(counts: Iterable[Counts]) -> dict[str, Any]:
+    """All processes as one, in JSON's types, as ``acf_runtime.unmet`` reads it; ``problem`` is the first of theirs.
+
+    Of a process with several lines the fullest holds: it also writes before its end.
+    """
     fullest: dict[str, Counts] = {}
-    for told in counts:
-        before = fullest.get(told.process)
-        if before is None or told.looked_for >= before.looked_for:
-            fullest[told.process] = told
+    for line in counts:
+        before = fullest.get(line.process)
+        if before is None or line.looked_for >= before.looked_for:
+            fullest[line.process] = line
     artifacts: dict[str, ArtifactCounts] = {}
     for process in fullest.values():
         for name, own in process.artifacts.items():
             artifacts[name] = artifacts[name].more(own) if name in artifacts else own
     problem = next((process.problem for process in fullest.values() if process.problem), None)
-    return InUse(len(fullest), problem, dict(sorted(artifacts.items())))
+    told = {name: msgspec.to_builtins(own) for name, own in sorted(artifacts.items())}
+    return {"schema": COUNTS_SCHEMA, "processes": len(fullest), "problem": problem, "artifacts": told}
 
 
 def headline(report: Mapping[str, Any], missing: Sequence[str]) -> str:
