@@ -36,14 +36,6 @@ _CUBIN_KIND = 2
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")  # the latter holds code that is not linked yet, as of nvcc -rdc=true -c
 
 
-@dataclass(frozen=True)
-class Member:
-    """One member of a container; ``data`` is None if it is compressed."""
-
-    is_cubin: bool
-    data: bytes | None
-
-
 def fatbin_of(data: bytes, path: Path) -> bytes | None:
     """The containers in ``data``: a whole fat binary, or a host file's section; None without."""
     if data.startswith(CONTAINER_MAGIC):
@@ -59,8 +51,11 @@ def fatbin_of(data: bytes, path: Path) -> bytes | None:
         raise BuildError(message, kind="compile") from error
 
 
-def members(fatbin: bytes, path: Path) -> Iterator[Member]:
-    """The members of every container in ``fatbin``, in order; raises ``BuildError`` if it is damaged."""
+def cubins_in(fatbin: bytes, path: Path) -> Iterator[bytes | None]:
+    """The cubins in the containers of ``fatbin``, in order, None for a compressed one.
+
+    Raises ``BuildError`` if it is damaged.
+    """
     at = 0
     while at < len(fatbin):
         if not any(fatbin[at : at + 8]):  # containers are aligned
@@ -72,7 +67,7 @@ def members(fatbin: bytes, path: Path) -> Iterator[Member]:
         end = at + header + size
         if header < _CONTAINER.size or end > len(fatbin):
             raise _damaged(path, at)
-        yield from _members_of(fatbin, at + header, end, path)
+        yield from _cubins_of_one(fatbin, at + header, end, path)
         at = end
 
 
@@ -87,13 +82,14 @@ def extract_with_cuobjdump(path: Path, directory: Path) -> list[Path] | None:
     return sorted(directory.glob("*.cubin"))
 
 
-def _members_of(fatbin: bytes, at: int, end: int, path: Path) -> Iterator[Member]:
+def _cubins_of_one(fatbin: bytes, at: int, end: int, path: Path) -> Iterator[bytes | None]:
     while at < end:
         kind, _, header, stored, compressed = _unpack(_MEMBER, fatbin, at, path)
         start, at = at + header, at + header + stored
         if header < _MEMBER.size or at > end:
             raise _damaged(path, start)
-        yield Member(kind == _CUBIN_KIND, None if compressed else fatbin[start:at])
+        if kind == _CUBIN_KIND:
+            yield None if compressed else fatbin[start:at]
 
 
 def _unpack(layout: struct.Struct, data: bytes, at: int, path: Path) -> tuple[int, ...]:
@@ -110,10 +106,10 @@ UNKNOWN = "unknown"
 _MOST_BYTES = 1 << 32
 _ARCHITECTURE = re.compile(r"-arch[= ](sm_\w+)")
 _ELF = b"\x7fELF"
-_MACHINE, _EM_CUDA = slice(18, 20), 190
+_MACHINE, _CUDA = slice(18, 20), b"\xbe\0"  # EM_CUDA, 190
 # What pyelftools raises, beside its own errors, for a file with damaged tables.
 _FROM_A_DAMAGED_ELF = (ArithmeticError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
-_TYPE, _ET_REL = slice(16, 18), 1
+_TYPE, _RELOCATABLE = slice(16, 18), b"\x01\0"  # ET_REL
 
 
 @dataclass(frozen=True)
@@ -161,12 +157,9 @@ def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str
     kernels = [kernel for file in files for kernel in file.kernels]
     if len(objects) > 1:  # the digests of host objects in one build of all of them
         digests = _digests(objects, namings)
-        kernels = [
-            replace(kernel, others=kernel.others | set(digests[kernel.entry]))
-            if kernel.architecture == HOST
-            else kernel
-            for kernel in kernels
-        ]
+        for place, kernel in enumerate(kernels):
+            if kernel.architecture == HOST:
+                kernels[place] = replace(kernel, others=kernel.others | set(digests[kernel.entry]))
     return Contents(
         tuple(kernels),
         objects,
@@ -194,7 +187,7 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
 def _contents(path: Path, namings: _Namings) -> Contents:
     try:
         data = read_regular(path, _MOST_BYTES, follow=True)
-        if data.startswith(_ELF) and int.from_bytes(data[_MACHINE], "little") == _EM_CUDA:
+        if data.startswith(_ELF) and data[_MACHINE] == _CUDA:
             return Contents(tuple(_kernels(path, path)))
         fatbin = fatbin_of(data, path)
         return _host_code(path, data, namings) if fatbin is None else _device_code(path, fatbin)
@@ -210,8 +203,7 @@ def _contents(path: Path, namings: _Namings) -> Contents:
 
 
 def _device_code(path: Path, fatbin: bytes) -> Contents:
-    held = list(members(fatbin, path))
-    cubins = [member.data for member in held if member.is_cubin]
+    cubins = list(cubins_in(fatbin, path))
     if not cubins:
         return Contents(unreadable=(f"{path} holds PTX alone, which the driver compiles where it runs",))
     with tempfile.TemporaryDirectory() as home:
@@ -225,12 +217,12 @@ def _device_code(path: Path, fatbin: bytes) -> Contents:
             extracted = [directory / f"{number}.cubin" for number in range(len(cubins))]
             for file, data in zip(extracted, cubins, strict=True):
                 file.write_bytes(data or b"")
-        linked = [file for file in extracted if file.read_bytes()[_TYPE] != _ET_REL.to_bytes(2, "little")]
+        linked = [file for file in extracted if file.read_bytes()[_TYPE] != _RELOCATABLE]
         return Contents(tuple(kernel for file in linked or extracted for kernel in _kernels(file, path)))
 
 
 def _host_code(path: Path, data: bytes, namings: _Namings) -> Contents:
-    if data[_TYPE] != _ET_REL.to_bytes(2, "little"):
+    if data[_TYPE] != _RELOCATABLE:
         return Contents(linked=(Linked(path, defined_functions(path)),))
     objects = tuple(read_objects([path]))
     kernels = (

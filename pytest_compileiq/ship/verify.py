@@ -56,7 +56,8 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
     artifacts = artifacts_of(store, names)
     every = [artifact.code.keys() for artifact in artifacts.values()]
     recorded = [(of_all & set(one.functions), of_all) for of_all, one in zip(every, artifacts.values(), strict=True)]
-    return compare(read_binaries(paths, recorded), artifacts, ", ".join(map(str, paths)), bool(names)).lines
+    lines, _ = compare(read_binaries(paths, recorded), artifacts, ", ".join(map(str, paths)), bool(names))
+    return lines
 
 
 def verdict(lines: Sequence[Sentence]) -> Match:
@@ -92,15 +93,6 @@ class EntryFinding:
         return Match.RIGHT if self.standing == "proven" else Match.DIFFERS
 
 
-@dataclass(frozen=True)
-class Verified:
-    """The answer in sentences, the comparisons behind it, and how many entries no artifact is for."""
-
-    lines: list[Sentence]
-    findings: list[EntryFinding]
-    unknown: int
-
-
 def artifacts_of(store: Store, names: Sequence[str]) -> Artifacts:
     """The artifacts of these names, of all without any."""
     store.require(names)
@@ -111,8 +103,10 @@ def artifacts_of(store: Store, names: Sequence[str]) -> Artifacts:
     }
 
 
-def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -> Verified:
-    """Compare every entry function with the artifacts that name it.
+def compare(
+    contents: Contents, artifacts: Artifacts, shown: str, named: bool
+) -> tuple[list[Sentence], list[EntryFinding]]:
+    """Compare every entry function with the artifacts that name it: the answer in sentences, and what is behind it.
 
     Args:
         shown: what ``contents`` was read from, for a reader.
@@ -136,7 +130,6 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
             findings.append(_compare_entry(kernel, rivals, len(contents.objects)))
         elif told := _beyond_the_proven(kernel, artifacts):
             lines.append(told)
-    unknown = len(contents.kernels) - len(findings)
     findings += _missing(contents, artifacts, renamed, met, shown)
     lines += _sentences(findings)
     for linked in contents.linked:
@@ -148,7 +141,7 @@ def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -
     if not lines:
         named_here = listed(held, _MOST_LISTED) or "no entry function"
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
-    return Verified(lines, findings, unknown)
+    return lines, findings
 
 
 def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | None:
@@ -319,14 +312,14 @@ def verify_triton_cache(
     artifacts = {
         key: artifact for key, artifact in artifacts_of(store, names).items() if deploy(artifact).caches_cubins
     }
-    verified = compare(contents, artifacts, str(cache), bool(names))
-    lines = list(verified.lines)
-    standings = Counter(finding.standing for finding in verified.findings)
-    if count := len(verified.findings) - standings["missing"] + verified.unknown:
+    lines, findings = compare(contents, artifacts, str(cache), bool(names))
+    if contents.kernels:
+        standings = Counter(finding.standing for finding in findings if finding.standing != "missing")
         parts = ", ".join(f"{standings[standing]} {standing}" for standing in ("proven", "baseline", "neither"))
-        told = f"{cache}: of {count} kernels {parts}, {verified.unknown} of no artifact"
+        unknown = len(contents.kernels) - standings.total()
+        told = f"{cache}: of {len(contents.kernels)} kernels {parts}, {unknown} of no artifact"
         lines.append(Sentence(verdict(lines), told))
-    return lines if counts is None else [*lines, *_joined(artifacts, verified.findings, counts)]
+    return lines if counts is None else [*lines, *_joined(artifacts, findings, counts)]
 
 
 def _joined(artifacts: Artifacts, findings: Sequence[EntryFinding], counts: Mapping[str, Any]) -> Iterator[Sentence]:

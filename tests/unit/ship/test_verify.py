@@ -15,8 +15,7 @@ from tests.unit.artifacts import make_artifact
 def test_compare_code_of_neither_arm_says_that_it_is_relocatable(is_separate):
     target = "sm_90a-nvcc13.3"
     kernel = BuiltEntry(Path("k.so"), "sm_90a", "k", "0" * 64, is_separate=is_separate)
-    found = compare(Contents((kernel,)), {("k", target): make_artifact(target=target)}, "k.so", named=False)
-    (finding,) = found.findings
+    _, (finding,) = compare(Contents((kernel,)), {("k", target): make_artifact(target=target)}, "k.so", named=False)
     assert finding.verdict is Match.DIFFERS
     assert finding.what == f"neither proven arm of k ({target}){'; other code: -rdc' if is_separate else ''}"
 
@@ -41,7 +40,7 @@ def test_compare_of_another_architecture_tells_controls_that_were_not_proven_for
     )
     other = BuiltEntry(Path("k.fatbin"), "sm_80", "k", "0" * 64, command=command)
     proven = BuiltEntry(Path("k.fatbin"), "sm_90a", "k", made.code["k"].tuned.sha256)
-    found = compare(Contents((proven, other)), {("k", target): made}, "k.fatbin", named=False)
-    verdicts = [line.verdict for line in found.lines if "sm_80" in line.message]
+    lines, _ = compare(Contents((proven, other)), {("k", target): made}, "k.fatbin", named=False)
+    verdicts = [line.verdict for line in lines if "sm_80" in line.message]
     assert verdicts == ([] if verdict is None else [verdict])
-    assert [line.verdict for line in found.lines if "(sm_90a) is the proven code" in line.message] == [Match.RIGHT]
+    assert [line.verdict for line in lines if "(sm_90a) is the proven code" in line.message] == [Match.RIGHT]
