@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, get_args
 
 from pydantic_core import to_jsonable_python
@@ -38,11 +39,11 @@ def rows(lifetimes: Sequence[Lifetime]) -> list[tuple[str, ...]]:
     """A row of ``COLUMNS`` for each proof, the newest first."""
     table: list[tuple[str, ...]] = []
     for each in sorted(lifetimes, key=lambda each: -each.begun_s):
-        after = math.floor(each.after)
-        days = f"{after} and more" if each.after else "not seen since"
-        if each.until < math.inf:
-            until = math.ceil(each.until)
-            days = "under 1" if each.until < 1 else f"{after} to {until}" if until > after + 1 else f"{until}"
+        after = math.floor(each.after_days)
+        days = f"{after} and more" if each.after_days else "not seen since"
+        if each.until_days < math.inf:
+            until = math.ceil(each.until_days)
+            days = "under 1" if each.until_days < 1 else f"{after} to {until}" if until > after + 1 else f"{until}"
         ends = " or ".join(_WORDS.get(end, end) for end in (*_STALE, *REPLACED) if end in each.ends)
         table.append((each.name, each.target, date_of(each.begun_s)[:10], each.commit[:12], days, ends))
     return table
@@ -179,15 +180,7 @@ def history_json(lines: Sequence[Series], lifetimes: Sequence[Lifetime]) -> str:
         for line in lines
     ]
     held = [
-        {
-            "name": each.name,
-            "target": each.target,
-            "begun_s": each.begun_s,
-            "commit": each.commit,
-            "after_days": each.after,
-            "until_days": each.until if each.ends else None,
-            "ends": sorted(each.ends),
-        }
+        {**asdict(each), "until_days": each.until_days if each.ends else None, "ends": sorted(each.ends)}
         for each in lifetimes
     ]
     return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "lifetimes": held}))

@@ -31,8 +31,8 @@ class Lifetime:
     target: str
     begun_s: int  # time of its commit, in seconds since 1970
     commit: str
-    after: float  # days to the last run in which it held
-    until: float = math.inf  # days to its end
+    after_days: float  # days to the last run in which it held
+    until_days: float = math.inf  # days to its end
     ends: frozenset[End] = frozenset()  # possible causes of its end
 
 
@@ -47,7 +47,7 @@ class _Proof:
     replaced_by: tuple[End, ...] = ()
 
     def span(self, sightings: Iterable[Sighting]) -> tuple[float, float, frozenset[End]]:
-        """``after``, ``until`` and ``ends`` of its ``Lifetime``."""
+        """``after_days``, ``until_days`` and ``ends`` of its ``Lifetime``."""
         begun = self.first.seconds
         replaced = max(0.0, (self.replaced_s - begun) / _DAY_S)
         ended, ends = replaced, frozenset(self.replaced_by)

@@ -31,7 +31,7 @@ def seen(day: int, *ends: str, artifact=FIRST) -> Sighting:
 
 
 def lifetimes(history, sightings=()) -> list[tuple[float, float, frozenset[str]]]:
-    return [(each.after, each.until, each.ends) for each in lifetimes_of(history, sightings)]
+    return [(each.after_days, each.until_days, each.ends) for each in lifetimes_of(history, sightings)]
 
 
 def ended(after: float, until: float, *ends: str) -> tuple[float, float, frozenset[str]]:
