@@ -79,13 +79,17 @@ def _rows(store: Store, names: Sequence[str]) -> tuple[list[tuple[str, ...]], li
 
     rows: list[tuple[str, ...]] = []
     broken = []
-    for name, target, artifact in store.read_each(names):
-        if isinstance(artifact, StoreError):
-            broken.append(str(artifact))
-            continue
-        results = results_of(artifact.claims)
-        device = results[0].device if results else ""
-        rows.append((name, target, artifact.outcome, brief_text(results), device))
+    for name in names:
+        try:
+            for target, artifact in store.read_targets(name):
+                if isinstance(artifact, StoreError):
+                    broken.append(str(artifact))
+                    continue
+                results = results_of(artifact.claims)
+                device = results[0].device if results else ""
+                rows.append((name, target, artifact.outcome, brief_text(results), device))
+        except StoreError as error:  # its directory cannot be listed
+            broken.append(str(error))
     return rows, broken
 
 

@@ -266,32 +266,27 @@ _MOST_OUTPUTS = 5  # in one rendering
 _MOST_EXACT = 2**53
 
 
-def stress_lines(claims: Iterable[Claim]) -> list[str]:
-    """All that the claims record: the draws first, then the less accurate outputs, then the differences."""
-    return _of_records(claims, ("draws", "accuracy", "differences"))
-
-
 def stress_notes(claims: Iterable[Claim]) -> list[str]:
-    """As ``stress_lines``, of the claims that were drawn for."""
+    """All that is recorded of the claims that were drawn for."""
     return [f"stress: {line}" for line in stress_lines(filter(_is_drawn, claims))]
 
 
 def draws_lines(claims: Iterable[Claim]) -> list[str]:
     """The draws and the differences of the claims that record a stress."""
-    return _of_records((claim for claim in claims if claim.stress is not None), ("draws", "differences"))
+    return stress_lines((claim for claim in claims if claim.stress is not None), ("draws", "differences"))
 
 
 def less_accurate_lines(claims: Iterable[Claim]) -> list[str]:
     """The outputs in which the tuned arm is surely less accurate than the baseline."""
-    return _of_records(filter(_is_drawn, claims), ("accuracy",))
+    return stress_lines(filter(_is_drawn, claims), ("accuracy",))
 
 
 def _is_drawn(claim: Claim) -> bool:
     return claim.stress is not None and (claim.stress.draws > 0 or claim.stress.repeats)
 
 
-def _of_records(claims: Iterable[Claim], kinds: Sequence[str]) -> list[str]:
-    """Claims of one proof share a record: it is told once, and named by device where another device's differs."""
+def stress_lines(claims: Iterable[Claim], kinds: Sequence[str] = ("draws", "accuracy", "differences")) -> list[str]:
+    """What the claims record, of all ``kinds`` or some; what claims of one proof share is told once."""
     devices: dict[str, dict[str, None]] = {}
     records: dict[str, Stress | None] = {}
     for claim in claims:

@@ -36,8 +36,9 @@ def render(artifact: Artifact) -> bytes:
     dumped = artifact.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     content = {"schema": artifact.schema_, **dumped}
     # These four are written in any case, as ever: a rewrite touches no byte.
-    if artifact.controls is not None:
-        content["controls"].setdefault("knobs", {})
+    for holder in (content, *content.get("front", ())):
+        if "controls" in holder:
+            holder["controls"].setdefault("knobs", {})
     for code in (code for pair in content["code"].values() for code in pair.values()):
         code.setdefault("metrics", {})
     for claim in content.get("claims", ()):

@@ -132,7 +132,7 @@ def is_ownerless(artifact: Artifact, rootdir: Path) -> bool:
 
 def other_owner(store: Store, name: str, nodeid: str, rootdir: Path) -> str | None:
     """The living test that an artifact of ``name`` was made for, where it is not ``nodeid``; else None."""
-    read = (artifact for *_, artifact in store.read_each([name]) if isinstance(artifact, Artifact))
+    read = (artifact for _, artifact in store.read_targets(name) if isinstance(artifact, Artifact))
     others = (each for each in read if each.benchmark != nodeid)
     return next((each.benchmark for each in others if not is_ownerless(each, rootdir)), None)
 
@@ -166,7 +166,7 @@ def orphans(store: Store, claimed: Mapping[str, str], rootdir: Path, untuned: Co
     def is_orphan(name: str) -> bool:
         return all(  # where one cannot be read, nothing says whose it is
             isinstance(each, Artifact) and (each.benchmark in here or is_ownerless(each, rootdir))
-            for *_, each in store.read_each([name])
+            for _, each in store.read_targets(name)
         )
 
     return [name for name in store.names() if name not in claimed and is_orphan(name)]

@@ -99,19 +99,13 @@ class Store:
                 with contextlib.suppress(StoreError):
                     yield from ((name, target) for target in self.targets(name))
 
-    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, str, Artifact | StoreError]]:
-        """Name, target and content of the artifacts called so; an error of a name's directory has no target."""
-        for name in names:
+    def read_targets(self, name: str) -> Iterator[tuple[str, Artifact | StoreError]]:
+        """Each target of an artifact, as read or why it cannot be; raises as ``names`` does."""
+        for target in self.targets(name):
             try:
-                targets = self.targets(name)
+                yield target, self.read(name, target)
             except StoreError as error:
-                yield name, "", error
-                continue
-            for target in targets:
-                try:
-                    yield name, target, self.read(name, target)
-                except StoreError as error:
-                    yield name, target, error
+                yield target, error
 
     def metadata_path(self, name: str, target: str) -> Path:
         return self._folder(name) / f"{_checked(target)}.toml"

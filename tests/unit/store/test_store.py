@@ -25,7 +25,7 @@ from pytest_compileiq.samples import ClockReading, SlotStart, StartKind
 from pytest_compileiq.store import samples as samples_module
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
-from pytest_compileiq.store.status import retire
+from pytest_compileiq.store.status import orphans, other_owner, retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import classes_in
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
@@ -373,6 +373,9 @@ def test_a_store_that_cannot_be_listed_is_told_and_never_taken_for_an_empty_one(
         store.names()
     with pytest.raises(StoreError, match="acf/k cannot be read: too many files are open"):
         store.targets("k")
+    for owner in (lambda: orphans(Store(store.root), {}, store.root), lambda: other_owner(store, "k", "t", store.root)):
+        with pytest.raises(StoreError, match="cannot be read: too many files are open"):
+            owner()
     assert [health.path for health in store.health()] == [store.root]
 
 
