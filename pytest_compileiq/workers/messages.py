@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from types import UnionType
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,7 +34,7 @@ class Start(Struct, frozen=True, tag=True):
 
     directory: str  # the working directory, relative to the root
     tests: tuple[str, ...]  # node ids to collect, relative to the root
-    options: dict[str, Any]  # of pytest's command line
+    options: dict[str, object]  # of pytest's command line
     markers: tuple[str, ...]  # the declarations of markers, as in an ini file
     import_path: tuple[str | None, ...]  # relative to the root; None stands for what each interpreter has by itself
     environment: dict[str, str]  # of the process; empty once it runs

@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_compileiq.timing.clock import MACHINE
@@ -77,7 +78,7 @@ def worker_config(start: Start, root: Path) -> pytest.Config:
     """The parent's configuration for its tests, ready to run."""
     options = start.options | {"capture": "no"}
     # As arguments: from the options they would load too late to add options of their own.
-    plugins = [f"-p{name}" for name in options.pop("plugins", [])]
+    plugins = [f"-p{name}" for name in msgspec.convert(options.pop("plugins", []), list[str])]
     tests = [f"{root}{os.sep}{nodeid}" for nodeid in start.tests]
     config = pytest.Config.fromdictargs(options, [*plugins, *tests])
     config.args = tests

@@ -249,22 +249,31 @@ def test_a_cluster_whose_only_node_has_another_compiler_measures_nothing(
 
 HOST_GCC = """\
 #!/bin/bash
-# gcc on a machine whose processor is HOST_MARCH
-exec gcc "${@/-march=native/-march=$HOST_MARCH}"
+# gcc on a machine whose processor is what host-march prints: a compiler sees no other variable of the machine than PATH
+exec gcc "${@/-march=native/-march=$(host-march)}"
 """
+
+
+def path_of_a_machine(folder: Path, processor: str) -> str:
+    """A PATH on which ``host-march`` says that the processor is this one."""
+    folder.mkdir()
+    (folder / "host-march").write_text(f"#!/bin/sh\necho {processor}\n")
+    (folder / "host-march").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 @needs.ray
 @can_hide_files
 def test_native_is_the_processor_of_the_machine_that_measures(tmp_path, temporary, on_a_cluster, monkeypatch):
-    monkeypatch.setenv("HOST_MARCH", "x86-64")
+    far = path_of_a_machine(tmp_path / "far", "x86-64-v2")
+    monkeypatch.setenv("PATH", path_of_a_machine(tmp_path / "here", "x86-64"))
     monkeypatch.setenv("SIZE", "3")
     test = FILES["tests/test_sum.py"].replace(
         'flags="-O1 -fstrict-aliasing"', 'flags="-O1 -march=native", compiler="./host-gcc"'
     )
     made = make_project(tmp_path / "project", {**FILES, "tests/test_sum.py": test, "tests/host-gcc": HOST_GCC})
     (made.root / "tests/host-gcc").chmod(0o755)
-    with head({"HOST_MARCH": "x86-64-v2"}, hidden=[made.root, temporary]) as address:
+    with head({"PATH": far}, hidden=[made.root, temporary]) as address:
         output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=0, forked=False)
     assert made.one("acf/total/*.toml").name.startswith("x86-64-v2-gcc")
     assert "is not used" not in output and "builds nothing" not in output, output
