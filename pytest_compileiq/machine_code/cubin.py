@@ -16,9 +16,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Section
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.machine_code.image import INFO, Attribute, Image, Record, caller_of
+from pytest_compileiq.machine_code.image import INFO, INSTRUCTION_BYTES, Attribute, Image, Reach, Record, caller_of
 from pytest_compileiq.machine_code.parts import digest_of, without_module_id
-from pytest_compileiq.machine_code.reach import INSTRUCTION_BYTES, Reach
 from pytest_compileiq.model import CodeDigest
 
 _MOST_BYTES = 1 << 28

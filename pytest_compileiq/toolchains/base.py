@@ -26,6 +26,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.environment import deciding
+from pytest_compileiq.toolchains.options import parse_controls, parse_named
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.functions import FunctionSelection
@@ -67,23 +68,23 @@ class Toolchain(Protocol):
         ...
 
 
-class CacheableBuild(Protocol):
+class CacheableBuild(ABC):
     """Everything that a build depends on; an equal one need not be made. ``NotModelled`` where that is not known."""
 
+    @abstractmethod
     def question(self) -> Mapping[str, Sequence[str]]:
         """Name → words: all that the build is asked with."""
-        ...
 
+    @abstractmethod
     def inputs(self) -> tuple[Inputs, Inputs]:
         """Files that it reads and names that it looks for in vain: of the project, and of this machine's installation.
 
         The latter, such as the compiler itself, are looked at once in a run.
         """
-        ...
 
     def is_of(self, _built: BuildResult) -> bool:
         """Whether the build has read the same, where the question holds files that a part of it has read."""
-        ...
+        return True
 
 
 if TYPE_CHECKING:
@@ -193,13 +194,15 @@ class Builder(ABC):
             MarkerError: a knob may not stand in a controls file, or the compiler takes no ACF.
         """
 
-    @abstractmethod
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
         """Check committed ``data`` of ``kind``: an options file against what ``knobs`` render to, byte for byte.
 
         Raises:
             StoreError: they differ, an option may not stand in a controls file, or the compiler takes no such kind.
         """
+        if self.acf_line is None:
+            return parse_named(kind, data, knobs, self.render, self.compiler.name)
+        return parse_controls(kind, data, knobs, self.render)
 
     @abstractmethod
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pytest_compileiq.artifact import Artifact, CompilerTable
 from pytest_compileiq.model import Knobs
-from pytest_compileiq.toolchains.cc import read_files
+from pytest_compileiq.toolchains.cc.includes import read_again
 from pytest_compileiq.toolchains.macros import params_of
 from pytest_compileiq.toolchains.nvidia import tools
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, CudaOptions
@@ -67,7 +67,7 @@ class Deployment(Struct, frozen=True):
 _FOR_A_LIBRARY = frozenset(
     ("-fPIC", "-fPIE", "-fno-gnu-unique", "-mno-direct-extern-access", "-fno-direct-access-external-data")
 )
-_HOST = Deployment(records_functions=True, for_a_library=_FOR_A_LIBRARY, read_again=read_files.read_again)
+_HOST = Deployment(records_functions=True, for_a_library=_FOR_A_LIBRARY, read_again=read_again)
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,

@@ -126,12 +126,10 @@ class Commands(Struct):
             finished.returncode == -signal.SIGXFSZ or any(reason in finished.output for reason in _TOO_LARGE)
         ):
             raise EnvironmentFault(f"{self.name} may write no file as large as {what} takes: {LARGER_FILES}")
-        if finished.returncode < 0:
-            message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
-            raise BuildError(message, kind="compile", log=self.log)
         if finished.returncode != 0:
-            message = f"{self.name} refuses {what}: {self.first_error(finished.output)}"
-            raise BuildError(message, kind="compile", log=self.log)
+            killed = f"{self.name} was killed by signal {-finished.returncode} at {what}"
+            refused = f"{self.name} refuses {what}: {self.first_error(finished.output)}"
+            raise BuildError(killed if finished.returncode < 0 else refused, kind="compile", log=self.log)
         return finished.output
 
 
@@ -160,6 +158,15 @@ def code_of(toolchain: str) -> str:
     files = sorted(path for directory in directories for path in directory.glob("*.py"))
     content = b"".join(path.read_bytes() for path in files)
     return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()
+
+
+def asked_everywhere(rootdir: Path, toolchain: str, environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """What every build is asked with, of the question of a ``CacheableBuild``."""
+    return {
+        "directory": [str(rootdir), os.path.realpath(rootdir)],
+        "environment": [f"{name}={value}" for name, value in sorted(environment.items())],
+        "reader": [code_of(toolchain)],
+    }
 
 
 class ParallelCommands:

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_compileiq.model import Licence
 from pytest_compileiq.toolchains.base import Place, Toolchain
+from pytest_compileiq.toolchains.nvidia.builder import by_flags
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc, Ptxas
 from pytest_compileiq.toolchains.nvidia.options import BaselineOptions
-from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
 

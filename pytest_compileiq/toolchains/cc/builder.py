@@ -40,16 +40,15 @@ from pytest_compileiq.toolchains.cc.compiler import (
     without_native,
 )
 from pytest_compileiq.toolchains.cc.flags import BaselineFlags, Flags, find_file, who_chooses
-from pytest_compileiq.toolchains.cc.includes import named_by
+from pytest_compileiq.toolchains.cc.includes import Read, Reader, named_by
 from pytest_compileiq.toolchains.cc.known_options import render_options
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import command_line, recorded_command
-from pytest_compileiq.toolchains.cc.read_files import Read, Reader
 from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.inputs import is_installed
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
-from pytest_compileiq.toolchains.options import options_of, parse_named
+from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.toolchains.steps import Commands, Links, ParallelCommands, ask
 
 if TYPE_CHECKING:
@@ -211,9 +210,6 @@ class CcBuilder(Builder):
 
     def render(self, candidate: Candidate) -> ControlsFile:
         return render_options(candidate)
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
         return self._sources

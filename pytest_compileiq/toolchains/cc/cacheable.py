@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
@@ -19,8 +20,8 @@ from posixpath import join
 from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import BuildResult
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
+from pytest_compileiq.toolchains.base import CacheableBuild
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
 from pytest_compileiq.toolchains.cc.includes import (
@@ -33,7 +34,7 @@ from pytest_compileiq.toolchains.cc.includes import (
 )
 from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in, preprocessed
-from pytest_compileiq.toolchains.steps import ask, code_of
+from pytest_compileiq.toolchains.steps import ask, asked_everywhere
 
 _GCC = re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-[\d.]+)?")
 _WRAPPERS = (b"CCACHE_", b"DISTCC_", b"ICECC_", b"SCCACHE_")
@@ -130,8 +131,9 @@ _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
 _LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
-class GccBuild(Struct, frozen=True):
-    """A ``CacheableBuild``: each source with its program and options, linked by ``compiler``.
+@dataclass(frozen=True)
+class GccBuild(CacheableBuild):
+    """Each source with its program and options, linked by ``compiler``.
 
     Attributes:
         output: ``library`` or ``executable``, or the name of the table by which a library's functions are reached.
@@ -144,9 +146,6 @@ class GccBuild(Struct, frozen=True):
     output: str
     patterns: tuple[str, ...]
     rootdir: Path
-
-    def is_of(self, _built: BuildResult) -> bool:
-        return True
 
     def question(self) -> Mapping[str, Sequence[str]]:
         if self.compiler.name != "gcc":
@@ -164,9 +163,7 @@ class GccBuild(Struct, frozen=True):
             "libraries": self.flags.libraries,
             "output": [self.output],
             "functions": self.patterns,
-            "directory": [str(self.rootdir), os.path.realpath(self.rootdir)],
-            "environment": [f"{name}={value}" for name, value in sorted(keyed_environment().items())],
-            "reader": [code_of("cc")],
+            **asked_everywhere(self.rootdir, "cc", keyed_environment()),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:

@@ -14,8 +14,8 @@ from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation, resolve_as
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild
+from pytest_compileiq.toolchains.cc.includes import Read
 from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
-from pytest_compileiq.toolchains.cc.read_files import Read
 
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:

@@ -1,7 +1,8 @@
-"""What a C or C++ source names that another file may answer: a scan of its text that finds too much, never too little.
+"""The files that gcc and clang read, by their own answer, and those that a source names and that another may answer.
 
-Directives count wherever they stand, in comments and in branches that are not taken too. Text whose meaning a scan
-cannot know, such as a file's name that a macro makes, is refused.
+The latter are found by a scan of its text that finds too much, never too little. Directives count wherever they stand,
+in comments and in branches that are not taken too. Text whose meaning a scan cannot know, such as a file's name that a
+macro makes, is refused.
 
 The build cache models the options of gcc whose effect on the files that are read is known. All others, such as
 ``-flto``, ``-Wl,…``, ``-B``, ``-specs=`` and ``-fplugin=``, make a build that is not cached.
@@ -10,13 +11,20 @@ The build cache models the options of gcc whose effect on the files that are rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from msgspec import Struct
 
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.rules.build_key import NotModelled
+from pytest_compileiq.system.files import Unfit, inside
+from pytest_compileiq.system.process import TAIL_BYTES
+from pytest_compileiq.toolchains.cc.compiler import first_error
+from pytest_compileiq.toolchains.cc.flags import recorded_compilations
 from pytest_compileiq.toolchains.cc.known_options import GCC
+from pytest_compileiq.toolchains.inputs import is_installed, preprocessed, read_source
 
 _SPLICE = re.compile(rb"\\[ \t\r\f\v]*\n")  # gcc takes blanks behind the backslash too
 _NO_CODE = re.compile(
@@ -159,6 +167,72 @@ def _any_of(names: frozenset[str]) -> bytes:
 def _is_name(definition: re.Match[bytes], asking: frozenset[str]) -> bool:
     """Whether a macro is one of ``asking`` by another name."""
     return definition[2] is None and definition[3].strip().decode(errors="surrogateescape") in asking
+
+
+class Read(Struct, frozen=True):
+    """Files by the compiler's names; ``own`` are those inside rootdir, and outside it all but system headers."""
+
+    everything: frozenset[str]
+    own: frozenset[str]
+
+
+def read_again(command: Sequence[str], program: str, options: Sequence[str], rootdir: Path) -> frozenset[str]:
+    """The files of the project that a recorded command of gcc or clang reads here.
+
+    Args:
+        program: the compiler to ask; of a command with several, whatever ``PATH`` calls as they are called.
+        options: of the controls, behind the command's own.
+
+    Raises:
+        BuildError: it refuses a source, or a file cannot be read.
+    """
+    compilations = [
+        [program if compiler == command[0] else compiler, *flags, *options, source]
+        for compiler, flags, source in recorded_compilations(command)
+    ]
+    own = Reader(command[0], rootdir).read_by(compilations).own
+    return frozenset(name for name in own if not is_installed(name))
+
+
+class Reader(Struct, frozen=True):
+    """One compiler in one directory, by its name in messages."""
+
+    name: str
+    rootdir: Path
+
+    def read_by(self, compilations: Sequence[Sequence[str]]) -> Read:
+        read = self._read(self._by_rules(compilations, "-M"), self._by_rules(compilations, "-MM"))
+        if not any(may_branch_by_pragma(self.content(name)) for name in read.own):
+            return read
+        # The compiler takes twenty times as long as its preprocessor for a source of templates.
+        by_compiler = [(*command[:-1], "-fsyntax-only", command[-1]) for command in compilations]
+        return self._read(self._by_rules(by_compiler, "-MD"), self._by_rules(by_compiler, "-MMD"))
+
+    def content(self, name: str) -> bytes:
+        return read_source(self.rootdir / name)
+
+    def inside_rootdir(self, name: str) -> str | None:
+        try:
+            return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
+        except Unfit:
+            return None
+
+    def _read(self, everything: frozenset[str], not_system: frozenset[str]) -> Read:
+        inside_it = frozenset(name for name in map(self.inside_rootdir, everything) if name is not None)
+        return Read(everything, inside_it | {name for name in not_system if self.inside_rootdir(name) is None})
+
+    def _by_rules(self, compilations: Sequence[Sequence[str]], option: str) -> frozenset[str]:
+        everything = set[str]()
+        for command in compilations:
+            finished, read = preprocessed((*command[:-1], option, command[-1]), self.rootdir)
+            if finished.returncode != 0:
+                raise BuildError(
+                    f"{self.name} cannot read the sources: {first_error(finished.output)}",
+                    kind="compile",
+                    log=finished.output[-TAIL_BYTES:],
+                )
+            everything |= read
+        return frozenset(everything)
 
 
 _PLAIN = re.compile(

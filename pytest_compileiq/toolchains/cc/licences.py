@@ -18,12 +18,15 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Licence
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.toolchains.cc.compiler import first_error
-from pytest_compileiq.toolchains.cc.dumps import library_symbols, read_ir, read_operations, read_statements
-from pytest_compileiq.toolchains.cc.floating_point import (
+from pytest_compileiq.toolchains.cc.dumps import (
     Flags,
     FloatingPoint,
     Where,
     calls_to_try,
+    library_symbols,
+    read_ir,
+    read_operations,
+    read_statements,
     replaced_calls,
     united,
 )

@@ -21,7 +21,6 @@ from pytest_compileiq.model import (
     CodeDigest,
     Compiler,
     ControlsFile,
-    Knobs,
     KnobValue,
     Target,
     sha256_hex,
@@ -34,7 +33,7 @@ from pytest_compileiq.toolchains.environment import deciding, set_here
 from pytest_compileiq.toolchains.inputs import read_source
 from pytest_compileiq.toolchains.macros import baseline_macros
 from pytest_compileiq.toolchains.marker_values import named_values
-from pytest_compileiq.toolchains.options import options_of, parse_named
+from pytest_compileiq.toolchains.options import options_of
 from pytest_compileiq.toolchains.steps import Commands, ask, find_program, telling_line
 
 WHOLE = "output"
@@ -158,9 +157,6 @@ class CommandBuilder(Builder):
 
     def render(self, candidate: Candidate) -> ControlsFile:
         return self.template.render(candidate)
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
         names = sorted({*self.source_paths, *self.depends})

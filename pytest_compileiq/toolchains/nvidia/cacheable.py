@@ -21,18 +21,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
+from typing import Literal
 
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
+from pytest_compileiq.toolchains.base import CacheableBuild
 from pytest_compileiq.toolchains.cc.cacheable import expect_a_binary
 from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in, prerequisites
 from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Dryrun
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, in_one_word
-from pytest_compileiq.toolchains.steps import Commands, code_of
+from pytest_compileiq.toolchains.steps import Commands, asked_everywhere
 
 # Besides those that a controls file may hold.
 _OF_PTXAS = re.compile(
@@ -52,19 +54,12 @@ _OF_NVCC = re.compile(
 )
 
 
-def why_nvcc_is_not_modelled(words: Iterable[str]) -> str | None:
-    """Why a build with ``words`` in nvcc's command may depend on more than its key holds; None if it does not."""
-    return _why_not(in_one_word(words), _is_of_nvcc)
-
-
-def why_ptxas_is_not_modelled(words: Iterable[str]) -> str | None:
-    """As ``why_nvcc_is_not_modelled``, of ptxas's command."""
-    return _why_not(words, _is_of_ptxas)
-
-
-def _why_not(words: Iterable[str], is_modelled: Callable[[str], bool]) -> str | None:
-    unknown = next((word for word in words if not is_modelled(word)), None)
-    return None if unknown is None else f"{unknown[:100]} is not modelled"
+def expect_modelled_by(compiler: Literal["nvcc", "ptxas"], words: Iterable[str]) -> None:
+    """Have every option among ``words`` of its command be one that is modelled."""
+    is_modelled, words = (_is_of_nvcc, in_one_word(words)) if compiler == "nvcc" else (_is_of_ptxas, words)
+    for word in words:
+        if not is_modelled(word):
+            raise NotModelled(f"{word[:100]} is not modelled")
 
 
 def _is_of_nvcc(word: str) -> bool:
@@ -85,7 +80,7 @@ _SHAPES = (r".* -E -x c\+\+ .* -o ", r'"\$CICC_PATH/cicc" ')  # of the host's pr
 
 
 @dataclass(frozen=True)
-class PtxasBuild:
+class PtxasBuild(CacheableBuild):
     """One build of a PTX file."""
 
     command: tuple[str, ...]  # without the controls and the files
@@ -93,18 +88,14 @@ class PtxasBuild:
     source: str  # the PTX, relative to rootdir
     rootdir: Path
 
-    def is_of(self, _built: BuildResult) -> bool:
-        return True  # the question holds nothing that was read
-
     def question(self) -> Mapping[str, Sequence[str]]:
         options = PTXAS.words(self.controls.knobs) if self.controls else []
         program, *words = [*self.command, *options]
-        if reason := why_ptxas_is_not_modelled(words):
-            raise NotModelled(reason)
+        expect_modelled_by("ptxas", words)
         return {
             "command": [program, *words, self.source],
             "controls": _acf(self.controls),
-            **_everywhere(self.rootdir, keyed_environment()),
+            **asked_everywhere(self.rootdir, "nvidia", keyed_environment()),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
@@ -113,7 +104,7 @@ class PtxasBuild:
 
 
 @dataclass(frozen=True)
-class CubinBuild:
+class CubinBuild(CacheableBuild):
     """One build of a cubin by nvcc, for one architecture."""
 
     program: str  # nvcc
@@ -173,7 +164,7 @@ class CubinBuild:
             "preprocessed": [self.text_sha256],
             "controls": _acf(self.controls),
             "names": self.names,
-            **_everywhere(self.rootdir, self._environment),
+            **asked_everywhere(self.rootdir, "nvidia", self._environment),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
@@ -224,14 +215,6 @@ def _digest_of(text: Path, rootdir: Path) -> str:
 
 def _acf(controls: ControlsFile | None) -> list[str]:
     return [sha256_hex(controls.data)] if controls and controls.kind == "blob" else []
-
-
-def _everywhere(rootdir: Path, environment: Mapping[str, str]) -> dict[str, list[str]]:
-    return {
-        "directory": [str(rootdir), os.path.realpath(rootdir)],
-        "environment": [f"{name}={value}" for name, value in sorted(environment.items())],
-        "reader": [code_of("nvidia")],
-    }
 
 
 def _started(programs: Sequence[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -32,19 +33,28 @@ from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compilation_database import Checkout, RecordedCommand, expanded
 from pytest_compileiq.toolchains.cc.flags import find_file
+from pytest_compileiq.toolchains.cc.production import Production, launched, production_command
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.inputs import portable
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
-from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, why_nvcc_is_not_modelled
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, by_flags, by_operations, contraction, entries_of
+from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, expect_modelled_by
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compiled, FrontEnds, NvccBuild
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
-from pytest_compileiq.toolchains.nvidia.options import NVCC, as_one_definition, split_nvcc_flags
-from pytest_compileiq.toolchains.nvidia.production import nvcc_command
-from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
+from pytest_compileiq.toolchains.nvidia.options import (
+    GCC_NAMES,
+    NVCC,
+    OURS,
+    as_nvcc_takes_it,
+    as_one_definition,
+    in_one_word,
+    respelled,
+    split_nvcc_flags,
+)
 from pytest_compileiq.toolchains.nvidia.tools import (
     NvccReader,
     check_architecture,
@@ -239,8 +249,7 @@ class NvccBuilder(NvidiaBuilder):
         if len(self.architectures) > 1:
             raise NotModelled("builds by nvcc for several architectures are not modelled")
         options = NVCC.words(controls.knobs) if controls else ()
-        if reason := why_nvcc_is_not_modelled((*self.words, *options)):
-            raise NotModelled(reason)
+        expect_modelled_by("nvcc", (*self.words, *options))
         return CubinBuild.preprocessed(
             partial(self._command, controls),
             names=(*self.kernels.recorded, self.source, self.architecture),
@@ -264,6 +273,60 @@ class NvccBuilder(NvidiaBuilder):
         is_output = len(self.architectures) == 1
         cubin = built.path if is_output else self._cubin(built.path.parent, self.loaded_architecture)
         return CubinModule(cubin, used, self.suffixes, self.kernels.named)
+
+
+# Production's command from a compilation database, where CMake, Ninja and Bear record nvcc's as they record gcc's. Left
+# out are what the plugin gives itself (outputs, the stage, architectures) and what makes warnings errors.
+_RESPONSE_FILES = {"-optf": "@", "--options-file": "@"}  # -optf F is @F
+_ARCHITECTURES = re.compile(
+    r"(?:-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code)=(?P<value>.*)", re.DOTALL
+)
+_REAL = re.compile(r"sm_\w+")
+_LEFT_OUT = re.compile(
+    r"--device-w|-(?:-generate-nonsystem-|-generate-)?dependenc.*|-x=cu|-?-?Werror(?:=.*)?|-?-time=.*", re.DOTALL
+)
+
+
+def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Place) -> Production:
+    """How production compiles ``source``, which is relative to rootdir, for the architectures that the marker names.
+
+    Raises:
+        MarkerError: there is no such database or command, several differ, a command cannot be used, or it compiles
+            for other architectures.
+    """
+
+    def read(entry: RecordedCommand, checkout: Checkout) -> Production:
+        words = list(respelled(entry.words, _RESPONSE_FILES))
+        before, (compiler, *words) = launched(expanded(words, entry, checkout, place.rootdir))
+        if "/" in compiler:
+            compiler = str(place.rootdir / checkout.path(compiler, entry.directory))
+        flags: list[str] = []
+        made_for: set[str] = set()
+        for word in in_one_word(respelled(words, GCC_NAMES)):
+            if named := _ARCHITECTURES.fullmatch(word):
+                made_for.update(_REAL.findall(named["value"]))
+            elif word in ("-dc", "--device-c"):
+                flags.append("-rdc=true")
+            elif word.startswith("-") and not _is_left_out(word):
+                flags.append(_here(word, entry, checkout))
+        if other := sorted(set(architectures) - made_for):
+            known = ", ".join(sorted(made_for)) or "no real architecture"
+            raise MarkerError(f"its command compiles for {known}, and not for {other[0]}: name those in arch=")
+        return Production(compiler, tuple(flags), tuple(before))
+
+    return production_command(like, source, place, read)
+
+
+def _is_left_out(word: str) -> bool:
+    return bool(OURS.fullmatch(word.partition("=")[0]) or _LEFT_OUT.fullmatch(word) or "apply-controls" in word)
+
+
+def _here(word: str, entry: RecordedCommand, checkout: Checkout) -> str:
+    """An option with its path relative to rootdir."""
+    option = next((option for option in ("-isystem", "-include", "-I") if word.startswith(option)), None)
+    if option is None:
+        return checkout.text(word)
+    return as_nvcc_takes_it(option + checkout.path(word.removeprefix(option), entry.directory))
 
 
 def _functions(nvcc: Nvcc) -> FunctionSelection:

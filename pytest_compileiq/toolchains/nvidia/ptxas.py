@@ -16,10 +16,9 @@ from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence,
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import find_file
 from pytest_compileiq.toolchains.functions import FunctionSelection
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, by_operations, entries_of, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.markers import Ptxas
-from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
 from pytest_compileiq.toolchains.steps import Commands
 

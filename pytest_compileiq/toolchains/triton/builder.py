@@ -23,9 +23,8 @@ from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.timing.clock import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.environment import deciding
-from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, by_operations, contraction, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
-from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, several_architectures
 from pytest_compileiq.toolchains.steps import Commands
 from pytest_compileiq.toolchains.triton.arguments import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.cc.read_files import read_again
+from pytest_compileiq.toolchains.cc.includes import read_again
 from tests.files import write_files
 
 

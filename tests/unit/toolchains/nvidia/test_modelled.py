@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+
 import pytest
 
-from pytest_compileiq.toolchains.nvidia.cacheable import why_nvcc_is_not_modelled, why_ptxas_is_not_modelled
+from pytest_compileiq.rules.build_key import NotModelled
+from pytest_compileiq.toolchains.nvidia.cacheable import expect_modelled_by
 
 
 @pytest.mark.parametrize(
@@ -18,7 +22,7 @@ from pytest_compileiq.toolchains.nvidia.cacheable import why_nvcc_is_not_modelle
     ],
 )
 def test_what_reads_nothing_but_by_the_preprocessor_is_modelled(words: str) -> None:
-    assert why_nvcc_is_not_modelled(words.split()) is None
+    expect_modelled_by("nvcc", words.split())
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,8 @@ def test_what_reads_nothing_but_by_the_preprocessor_is_modelled(words: str) -> N
     ],
 )  # fmt: skip
 def test_what_is_on_no_list_is_named(word: str) -> None:
-    assert why_nvcc_is_not_modelled(["-O3", word]) == f"{word} is not modelled"
+    with pytest.raises(NotModelled, match=f"^{re.escape(word)} is not modelled$"):
+        expect_modelled_by("nvcc", ["-O3", word])
 
 
 @pytest.mark.parametrize(
@@ -43,4 +48,5 @@ def test_what_is_on_no_list_is_named(word: str) -> None:
     ],
 )
 def test_ptxas_likewise(words: str, unknown: str | None) -> None:
-    assert why_ptxas_is_not_modelled(words.split()) == (unknown and f"{unknown} is not modelled")
+    with pytest.raises(NotModelled, match=f"^{unknown} is not modelled$") if unknown else nullcontext():
+        expect_modelled_by("ptxas", words.split())

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.nvidia.production import nvcc_command
+from pytest_compileiq.toolchains.nvidia.nvcc import nvcc_command
 from tests.files import write_files
 
 CMAKE = (
