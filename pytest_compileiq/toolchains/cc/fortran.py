@@ -20,13 +20,8 @@ from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Fortran.resolve``."""
-    cc = Cc(
-        *fortran.sources,
-        flags=fortran.flags,
-        compiler=fortran.compiler,
-        functions=fortran.functions,
-        neighbours=fortran.neighbours,
-    )
+    others = {name: value for name, value in vars(fortran).items() if name != "sources"}
+    cc = Cc(*fortran.sources, **others)
     return resolve_as(FortranBuilder, cc, replace(place, jobs=1))  # a source reads the modules of those before it
 
 
