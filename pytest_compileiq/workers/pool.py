@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.block import BlockAnswer
-from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.benchmark.body import ArmFailure, Touched
 from pytest_compileiq.benchmark.cached_builds import identity_of_compiler
-from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
+from pytest_compileiq.errors import NoWorker, fault_of
 from pytest_compileiq.model import UNIT, Arm, ControlsFile, FailureKind, Launch, LockClocks, Workload
 from pytest_compileiq.samples import ChecksMade, Conditions, SampleRow
 from pytest_compileiq.system.wait import Timer
@@ -112,14 +112,8 @@ def _reason(answer: messages.Answer) -> str | None:
     return answer.reason if isinstance(answer, messages.Failed | messages.Left | messages.FailureAnswer) else None
 
 
-class EvaluationFailed(CompileIQError):
-    """An evaluation gave no result: whose fault, which kind, and why, in words."""
-
-    def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:
-        super().__init__(reason)
-        self.arm: Arm | None = arm
-        self.kind: FailureKind = kind
-        self.reason = reason
+class EvaluationFailed(ArmFailure):
+    """An evaluation in a worker gave no result; where the worker did not survive it, neither arm is to blame."""
 
 
 def asked_again(ask: Callable[[], _Given]) -> _Given:
