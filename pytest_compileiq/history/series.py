@@ -65,12 +65,7 @@ class _Proof:
 
 
 def lifetimes_of(history: Iterable[ArtifactVersion], sightings: Iterable[Sighting]) -> Iterator[Lifetime]:
-    """The lifetime of every tuned artifact that was ever committed, sorted by name, target and beginning.
-
-    Args:
-        history: every version, oldest first.
-        sightings: what runs found; those of an artifact that was never committed tell nothing.
-    """
+    """The lifetime of every tuned artifact in ``history``, oldest version first; sorted by name, target, beginning."""
     by_proof, by_path, by_kernel = defaultdict(list), defaultdict(list), defaultdict(list)
     for sighting in sightings:
         by_proof[sighting.proof].append(sighting)

@@ -158,11 +158,7 @@ def _of(objective: str, artifact: Artifact) -> str:
 
 
 def class_facts(artifact: Artifact, most: int | None = None) -> Iterator[tuple[str, str]]:
-    """The classes of the controls, their widening by licences, and the licences; each labelled.
-
-    Args:
-        most: options named of each class; None names all.
-    """
+    """The classes of the controls, of each ``most`` options, their widening by licences, and the licences; labelled."""
     classed, licences = classes_in(artifact), licences_in(artifact)
     if text := in_effect_text(classed, licences, most):
         yield "classes", text

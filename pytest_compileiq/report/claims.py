@@ -198,11 +198,7 @@ def evidence_text(claim: Claim) -> str:
 
 
 def estimate_texts(point: FrontPoint, better: Mapping[str, Direction]) -> dict[str, str]:
-    """The search's estimate of each metric of a front's point, as a gain or a loss in words.
-
-    Args:
-        better: each metric's better direction; for a metric without one, the text is the bare ratio.
-    """
+    """The search's estimate of each metric of a front's point, as a gain or a loss where its direction is known."""
     ratios = {name: _estimate(name, ratio, better.get(name)) for name, ratio in point.metrics.items()}
     return ratios | {name: _shift(name, share, better.get(name)) for name, share in point.shifts.items()}
 

@@ -19,7 +19,7 @@ from pytest_compileiq.system.printing import Terminal, cells, cut_start, harmles
 _PLAIN_EVERY_S = 15.0
 _LIVE_EVERY_S = 0.1
 _LARGEST = 300.0  # of a log-ratio that is shown
-_ENOUGH = 10  # evaluations, from which the time for the others is estimated
+_ENOUGH = 10  # evaluations, from which the time for the others is estimated; a time budget tells it at once
 
 
 class LineProgress:
@@ -57,13 +57,7 @@ class LineProgress:
 
 
 def tally_text(tally: SearchCounts, budget: Budget, shift: float | None) -> str:
-    """Evaluations, the best against the baseline, the time left; then what a narrow terminal may cut off.
-
-    The time left is told by a time budget, or estimated from ten evaluations on.
-
-    Args:
-        shift: as in ``Progress.evaluated``.
-    """
+    """Evaluations, the best against the baseline, the time left; then what a narrow terminal may cut off."""
     of = f"/{budget.evaluations}" if budget.evaluations is not None else ""
     gain = gain_text(tally.best, shift)
     parts = [f"{tally.evaluations}{of} evaluations", f"best {gain} (unproven)" if gain else "no gain yet"]

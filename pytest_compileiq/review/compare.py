@@ -96,11 +96,7 @@ def _files_of(side: Side) -> set[str]:
 
 
 def read_sides(history: StoreInGit, state: StoreState, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
-    """Every artifact in ``folders``, its controls checked against the recorded digest.
-
-    Args:
-        thorough: also check its samples and the controls of its front.
-    """
+    """Every artifact in ``folders``, its controls checked; ``thorough`` checks its samples and its front's too."""
     places = {path: place for path in state.files if _folder_of(path) in folders and (place := _place(path))}
     metadata = [FileRequest(path, state.files[path], MAX_METADATA_BYTES) for path in places]
     sides = []

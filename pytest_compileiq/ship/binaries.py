@@ -146,11 +146,8 @@ class Contents:
 
 
 def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str], Collection[str]]] = ()) -> Contents:
-    """The machine code in cubins, fat binaries, host libraries, programs and objects.
-
-    Args:
-        recorded: of every artifact, the entries that its test stands for, where it says so, and all of its entries.
-    """
+    """The machine code in cubins, fat binaries, host libraries, programs and objects."""
+    # Of every artifact, the entries that its test stands for, where it says so, and all of its entries.
     namings = [_NOTHING_NAMED, *((frozenset(stood_for), frozenset(entries)) for stood_for, entries in recorded)]
     files = [_contents(path, namings) for path in paths]
     objects = tuple(code for file in files for code in file.objects)

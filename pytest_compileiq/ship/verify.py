@@ -166,10 +166,7 @@ def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | N
 
 
 def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]], objects: int) -> EntryFinding:
-    """Compare one entry, from one of so many ``objects``, with the artifacts that name it, by the names there.
-
-    It is right if any proved this code.
-    """
+    """Compare one entry, from one of so many ``objects``, with its artifacts: it is right if any proved this code."""
 
     def finding(standing: Standing, what: str, digests: str = "") -> EntryFinding:
         names = frozenset(name for name, _ in rivals)

@@ -67,11 +67,7 @@ class Judge:
         self._predicates = where.predicates
 
     def __call__(self, point: Sequence[int], decide: Callable[[int], None] | None = None) -> Ruling:
-        """Judge a point that may be decided in part.
-
-        Args:
-            point: indices of the genes, ``UNDECIDED`` or not.
-            decide: called with each undecided gene that is read, to decide it in ``point``, which is then a list.
+        """Judge a point that may be decided in part; ``decide`` is called with an undecided gene, to decide it there.
 
         Raises:
             MarkerError: a predicate reads a knob that does not exist or is off, fails, or gives no bool.

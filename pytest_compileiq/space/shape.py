@@ -141,11 +141,7 @@ class Region:
 
     @classmethod
     def of(cls, shape: Shape, judge: Judge, *, steps: int = _MOST_STEPS, descents: int = DESCENTS) -> Region:
-        """The region that ``judge`` allows, enumerated in at most ``steps`` rulings, else by ``descents``.
-
-        Raises:
-            MarkerError: a predicate cannot be judged.
-        """
+        """The region that ``judge`` allows, enumerated in at most ``steps`` rulings, else by ``descents``."""
         rng = Random(_SEED)
         uniform = [_Descent.uniform(shape, judge, rng) for _ in range(descents)]
         leaves = sum(descent.paths for descent in uniform) // descents  # Knuth's estimate of the tree's own size

@@ -220,11 +220,7 @@ def run_order(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart
 
 
 def interval(low: float, estimate: float, high: float, domain: tuple[float, float]) -> Html:
-    """A speed-up and its interval on a logarithmic axis. Hidden from screen readers, since the numbers stand beside it.
-
-    Args:
-        domain: the lowest and highest ratio shown, around 1, which has its own line.
-    """
+    """A speed-up and its interval on a logarithmic axis over ``domain``, which contains 1 and a line there."""
     scale = Scale(math.log(domain[0]), math.log(domain[1]), 6, 154)
     left, middle, right = (pixels(scale(math.log(max(value, domain[0])))) for value in (low, estimate, high))
     x_of_one = pixels(scale(0.0))
@@ -232,7 +228,7 @@ def interval(low: float, estimate: float, high: float, domain: tuple[float, floa
         "svg", tag("path", class_="one", d=f"M{x_of_one} 1V21"),
         tag("path", class_="whisker tuned", d=f"M{left} 11H{right}"),
         tag("path", class_="estimate tuned", d=f"M{middle} 3V19"),
-        class_="interval", viewBox="0 0 160 22", aria_hidden="true", focusable="false",
+        class_="interval", viewBox="0 0 160 22", aria_hidden="true", focusable="false",  # the numbers stand beside it
     )  # fmt: skip
 
 

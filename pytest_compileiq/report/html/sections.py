@@ -45,13 +45,7 @@ Domain = tuple[float, float]
 def artifact_section(
     item: ItemReport, committed: ChartedArtifact | None, ident: str, domain: Domain, more: Sequence[Html] = ()
 ) -> Html:
-    """The part of the page on one item.
-
-    Args:
-        ident: a prefix of element ids, unique in the page.
-        domain: the common axis of all intervals.
-        more: follows its claims.
-    """
+    """The part of the page on one item; ``ident`` begins its ids, all intervals share ``domain``, ``more`` ends it."""
     heading = tag("h3", item.name, " ", tag("span", item.target, class_="target"), " ", badge(item), id=f"{ident}-h")
     parts = [heading, *_found(item)]
     if committed is not None:
