@@ -77,7 +77,6 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
         tool=tool,
         source=source,
         arguments=arguments,
-        place=place,
     )  # fmt: skip
 
 
@@ -87,7 +86,6 @@ class TritonBuilder(NvidiaBuilder):
 
     source: KernelSource
     arguments: LaunchArguments
-    place: Place
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -104,7 +102,7 @@ class TritonBuilder(NvidiaBuilder):
     def _autotune(self) -> Space:
         """The configs of the kernel's ``@triton.autotune``, each as a whole."""
         label = self.source.label
-        first, *others = [describe(self.source, arch, self.place) for arch in self.architectures]
+        first, *others = [describe(self.source, arch) for arch in self.architectures]
         if not first.configs:
             why = "sets nothing that can be written down" if first.is_tuned else "there is no @triton.autotune"
             raise MarkerError(f"space='autotune': {label}: {why}: give the marker space={{…}} of its constexprs")
@@ -129,7 +127,7 @@ class TritonBuilder(NvidiaBuilder):
         return PTXAS.render_launch(candidate)
 
     def sources(self) -> Mapping[str, str]:
-        return self.source.sources(self.place)
+        return self.source.sources()
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         return self._build(controls, out_dir, timeout_s, forked=False)
@@ -140,7 +138,7 @@ class TritonBuilder(NvidiaBuilder):
     def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, *, forked: bool) -> BuildResult:
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
-        commands = _commands(self.place, out_dir, timeout_s, self._environment(out_dir), forked=forked)
+        commands = _commands(self.source, out_dir, timeout_s, self._environment(out_dir), forked=forked)
         for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
@@ -186,7 +184,7 @@ class TritonBuilder(NvidiaBuilder):
         return TritonKernel(path, used, self.suffixes)
 
     def _known_names(self) -> list[str]:
-        described = describe(self.source, self.architectures[0], self.place)
+        described = describe(self.source, self.architectures[0])
         return [name for name in (*described.arguments, *described.options) if name not in self.arguments.kinds]
 
     def _home(self, out_dir: Path, arch: str) -> Path:
@@ -200,7 +198,7 @@ class TritonBuilder(NvidiaBuilder):
             raise EnvironmentFault(
                 f"Triton splits ptx_options at blanks, and {path} has one: set TMPDIR to a path without"
             )
-        job = _job(self.source, arch, self.place, out_dir)
+        job = _job(self.source, arch, out_dir)
         return replace(job, launch=self.arguments.with_knobs(knobs), ptx_options=ptx_options)
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
@@ -261,39 +259,38 @@ class Description:
     is_tuned: bool  # whether it has that decorator
 
 
-def describe(source: KernelSource, arch: str, place: Place) -> Description:
+def describe(source: KernelSource, arch: str) -> Description:
     """Ask Triton; the answer is kept for as long as the files are what they were.
 
     Raises:
         MarkerError: the kernel's definition cannot be executed, or is none.
     """
-    variables = tuple(source.variables().items())
-    return _describe(source, arch, place, variables, tuple(source.sources(place).items()))
+    return _describe(source, arch, tuple(source.variables().items()), tuple(source.sources().items()))
 
 
 _Pairs = tuple[tuple[str, str], ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _describe(source: KernelSource, arch: str, place: Place, variables: _Pairs, _: _Pairs) -> Description:
+def _describe(source: KernelSource, arch: str, variables: _Pairs, _: _Pairs) -> Description:
     with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
         home = Path(directory)
-        commands = _commands(place, home, _ANSWER_S, dict(variables), forked=True)
+        commands = _commands(source, home, _ANSWER_S, dict(variables), forked=True)
         try:
-            commands.run([str(_job(source, arch, place, home).write())], source.label)
+            commands.run([str(_job(source, arch, home).write())], source.label)
         except BuildError as error:
             raise MarkerError(str(error)) from error
         return Description(**json.loads((home / "described.json").read_text(encoding="utf-8")))
 
 
 def _commands(
-    place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str], *, forked: bool
+    source: KernelSource, out_dir: Path, timeout_s: float, environment: Mapping[str, str], *, forked: bool
 ) -> Commands:
-    run_program = _HOST.run if forked else _HOST.run_alone
-    return Commands("Triton", place.rootdir, out_dir, timeout_s, _last_error, environment, run_program=run_program)
+    run, rootdir = _HOST.run if forked else _HOST.run_alone, source.place.rootdir
+    return Commands("Triton", rootdir, out_dir, timeout_s, _last_error, environment, run_program=run)
 
 
-def _job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> Job:
+def _job(source: KernelSource, arch: str, out_dir: Path) -> Job:
     """The job to describe a kernel."""
     return Job(
         module=source.module,
@@ -303,7 +300,7 @@ def _job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> Job:
         capability=capability(arch),
         device=source.device,
         out_dir=out_dir,
-        sys_path=[place.test_dir, place.rootdir],
+        sys_path=[source.place.test_dir, source.place.rootdir],
     )
 
 

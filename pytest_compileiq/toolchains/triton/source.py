@@ -38,18 +38,19 @@ class KernelSource:
     function: str
     roots: tuple[ImportRoot, ...]  # where its imports are looked for; the first own of them belong to the project
     own: int
+    place: Place
     device: str | None = None  # the name of the GPU that its file is told
 
     def parts(self) -> dict[str, ModuleSlice]:
         return needed(self.module, self.path, self.function, self.roots)
 
-    def sources(self, place: Place) -> Mapping[str, str]:
+    def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of every file that something is executed of.
 
         Those of an installed package are named from the directory that it is imported from: ``package/ops/norm.py``.
         """
         files = {part.path for part in self.parts().values() if part.statements or part.given} | {self.path}
-        return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
+        return {self._name(path): sha256_hex(path.read_bytes()) for path in sorted(files)}
 
     def variables(self) -> dict[str, str]:
         """Name → value of the environment variables that are set here and that the needed statements name."""
@@ -64,13 +65,15 @@ class KernelSource:
         called = (node.func if isinstance(node, ast.Call) else node for node in nodes[0].decorator_list)
         return [chain_of(node) for node in called] in ([("triton", "jit")], [("jit",)])
 
-    def _name(self, path: Path, place: Place) -> str:
+    def _name(self, path: Path) -> str:
         for root in self.roots[self.own :]:
             directory = root.directory  # an environment may lie inside the project
-            is_foreign = is_installed(directory.as_posix()) or not directory.is_relative_to(place.rootdir.resolve())
+            is_foreign = is_installed(directory.as_posix()) or not directory.is_relative_to(
+                self.place.rootdir.resolve()
+            )
             if is_foreign and path.is_relative_to(directory):
                 return path.relative_to(directory).as_posix()
-        return relative_to_rootdir(path, place)
+        return relative_to_rootdir(path, self.place)
 
 
 def find_kernel(kernel: object, place: Place) -> KernelSource:
@@ -87,7 +90,7 @@ def find_kernel(kernel: object, place: Place) -> KernelSource:
         raise MarkerError(f"Triton({kernel!r}): {_EXPECTED}")
     directories = dict.fromkeys((place.test_dir, place.rootdir, place.rootdir / "src"))
     own = tuple(ImportRoot(directory.resolve()) for directory in directories)
-    return _in_file(file, function, own, place) if is_file else _in_module(module, member, own)
+    return _in_file(file, function, own, place) if is_file else _in_module(module, member, own, place)
 
 
 def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place) -> KernelSource:
@@ -97,7 +100,7 @@ def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place
     label = f"{relative_to_rootdir(Path(file), place)}::{function}"
     path = path.resolve()
     module = _dotted(path, own) or path.stem.replace(".", "_")  # a dot would lie between a package and its module
-    return KernelSource(label, module, path, function, own, len(own))
+    return KernelSource(label, module, path, function, own, len(own), place)
 
 
 def _dotted(path: Path, own: tuple[ImportRoot, ...]) -> str | None:
@@ -112,7 +115,7 @@ def _dotted(path: Path, own: tuple[ImportRoot, ...]) -> str | None:
     return ".".join(names) if len(names) > 1 and is_importable else None
 
 
-def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> KernelSource:
+def _in_module(module: str, function: str, own: tuple[ImportRoot, ...], place: Place) -> KernelSource:
     kernel = f"{module}:{function}"
     top = module.partition(".")[0]
     if module.endswith(".py") or not all(name.isidentifier() for name in module.split(".")):
@@ -123,7 +126,7 @@ def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> Kerne
     if path is None or not is_file(path):
         where = ", ".join(str(root.directory) for root in roots)
         raise MarkerError(f"Triton({kernel!r}): there is no module {module} in {where}")
-    return KernelSource(kernel, module, path, function, roots, len(own))
+    return KernelSource(kernel, module, path, function, roots, len(own), place)
 
 
 def _installed(top: str, kernel: str, is_optional: bool) -> list[ImportRoot]:

@@ -23,7 +23,7 @@ def test_a_module_of_the_project_is_named_relative_to_rootdir(tmp_path, where):
     place = Place(tmp_path / "tests", tmp_path)
     source = find_kernel("norms.rms:kernel", place)
     assert source.label == "norms.rms:kernel"
-    assert list(source.sources(place)) == [f"{where}norms/rms.py", f"{where}norms/sizes.py"]
+    assert list(source.sources()) == [f"{where}norms/rms.py", f"{where}norms/sizes.py"]
 
 
 def test_a_module_of_an_installed_package_is_named_from_where_it_is_imported(tmp_path, monkeypatch):
@@ -31,7 +31,7 @@ def test_a_module_of_an_installed_package_is_named_from_where_it_is_imported(tmp
     write_files(site, FILES)
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     place = Place(project, project)
-    assert list(find_kernel("norms.rms:kernel", place).sources(place)) == ["norms/rms.py", "norms/sizes.py"]
+    assert list(find_kernel("norms.rms:kernel", place).sources()) == ["norms/rms.py", "norms/sizes.py"]
     assert "norms" not in sys.modules
 
 
@@ -39,7 +39,7 @@ def test_a_module_that_pytest_finds_by_its_settings_is_the_project_s(tmp_path, m
     write_files(tmp_path / "python", FILES)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "python")])
     place = Place(tmp_path, tmp_path)
-    sources = find_kernel("norms.rms:kernel", place).sources(place)
+    sources = find_kernel("norms.rms:kernel", place).sources()
     assert list(sources) == ["python/norms/rms.py", "python/norms/sizes.py"]
 
 
@@ -48,7 +48,7 @@ def test_a_file_may_have_any_name(tmp_path, name):
     write_files(tmp_path, {f"t/{name}": "def kernel(): ...\n"})
     place = Place(tmp_path / "t", tmp_path)
     source = find_kernel(f"{name}::kernel", place)
-    assert (source.label, list(source.sources(place))) == (f"t/{name}::kernel", [f"t/{name}"])
+    assert (source.label, list(source.sources())) == (f"t/{name}::kernel", [f"t/{name}"])
     assert source.parts()[source.module].statements
 
 
@@ -58,7 +58,7 @@ def test_a_file_of_a_package_is_a_module_of_it_so_that_its_imports_may_be_relati
     place = Place(tmp_path, tmp_path)
     source = find_kernel("norms/rms.py::kernel", place)
     assert (source.label, source.module) == ("norms/rms.py::kernel", "norms.rms")
-    assert list(source.sources(place)) == ["norms/rms.py", "norms/sizes.py"]
+    assert list(source.sources()) == ["norms/rms.py", "norms/sizes.py"]
     assert find_kernel("loose/k.py::kernel", place).module == "k"
     assert find_kernel("norms/triton.py::kernel", place).module == "norms.triton"
     assert find_kernel("norms/alone.py::kernel", place).module == "alone"
@@ -71,7 +71,7 @@ def test_an_empty_directory_hides_no_installed_package(tmp_path, monkeypatch):
     write_files(project, {"norms/notes.txt": "", "src/others/k.py": "def kernel(): ...\n"})
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     place = Place(project, project)
-    assert list(find_kernel("norms.rms:kernel", place).sources(place)) == ["norms/rms.py", "norms/sizes.py"]
+    assert list(find_kernel("norms.rms:kernel", place).sources()) == ["norms/rms.py", "norms/sizes.py"]
     assert find_kernel("others.k:kernel", place).path == project / "src" / "others" / "k.py"
     with pytest.raises(MarkerError, match=r"there is no module others\.missing in "):
         find_kernel("others.missing:kernel", place)
