@@ -72,12 +72,9 @@ class Ptxas:
         source: the PTX file, relative to the test file.
         arch: the architecture to assemble for, e.g. ``"sm_90a"``; any that ptxas knows, whatever this machine has.
         flags: the baseline's flags, split as a shell would.
-        compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
-            else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
-        functions: the kernels that the test stands for, beside those that it takes from ``load()``: a name or pattern
-            (``"scale"``, ``"reduce<float, *>"``), or several.
-        neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
-            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
+        compiler: a ``ptxas``, found as the ``nvcc`` of ``Nvcc`` is.
+        functions: the kernels that the test stands for, as of ``Nvcc``.
+        neighbours: what becomes of a candidate that changes the machine code of other kernels, as of ``Nvcc``.
     """
 
     source: str
