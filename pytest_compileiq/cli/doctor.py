@@ -59,12 +59,7 @@ def examine() -> list[Examined]:
 
 
 def of_the_project(lines: Mapping[str, int], findings: Sequence[Examined]) -> Iterator[Examined]:
-    """Whether this machine has what a project's artifacts are compiled with.
-
-    Args:
-        lines: a compiler's line, such as ``gcc12`` or ``triton3.9.ptxas13.3`` → how many artifacts are of it.
-        findings: as of ``examine``.
-    """
+    """Whether this machine has the compilers of a project's artifacts; ``lines``: ``gcc12`` → how many are of it."""
     by_name: dict[str, list[Examined]] = {}
     for each in findings:
         by_name.setdefault(each.name, []).append(each)

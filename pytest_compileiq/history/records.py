@@ -48,13 +48,9 @@ SeriesKey = tuple[str, str, str, str, str]
 
 
 class Observation(Table):
-    """What was measured of one artifact on one device and workload.
+    """What was measured of one artifact on one device and workload."""
 
-    ``source``: ``replay``, a normal run's report; ``proof``, the claim as it was committed. ``baseline`` and ``tuned``
-    are means in the objective's unit. ``baseline_code`` and ``tuned_code`` are digests of all machine code of an arm.
-    """
-
-    source: Literal["replay", "proof"]
+    source: Literal["replay", "proof"]  # a normal run's report; the claim as it was committed
     date: Date
     name: Name
     target: Name
@@ -63,13 +59,13 @@ class Observation(Table):
     objective: Text
     direction: Direction
     verdict: Annotated[str, AfterValidator(lambda verdict: Verdict(verdict).value)]
-    baseline: Ratio
+    baseline: Ratio  # mean, in the objective's unit
     tuned: Ratio
     speedup: Ratio
     speedup_low: Finite
     speedup_high: Finite
     compiler: Text
-    baseline_code: Digest
+    baseline_code: Digest  # of all machine code of the arm
     tuned_code: Digest
     driver: Text | None = None
     machine: Text | None = None
@@ -88,16 +84,13 @@ class Observation(Table):
 
 
 class Sighting(Table):
-    """What a normal run found of one artifact: it held, or ``ends`` tells what had ended it.
-
-    ``proof`` is the digest by which git's version of the artifact is known: ``rules.staleness.proof_of``.
-    """
+    """What a normal run found of one artifact: it held, or ``ends`` tells what had ended it."""
 
     source: Literal["sighting"] = "sighting"
     date: Date
     name: Name
     target: Name
-    proof: Digest
+    proof: Digest  # by which git's version of the artifact is known: ``rules.staleness.proof_of``
     ends: Annotated[Array[End], Field(max_length=8)] = ()
     commit: Commit | None = None
 

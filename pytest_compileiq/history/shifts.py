@@ -60,10 +60,7 @@ def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) 
 
     That one is found depends on no later run: analysed anew with more runs, it stays. Where it is and its shape are
     judged by all runs up to the next change, so more runs tell them better; a creep found in pieces becomes one.
-
-    Args:
-        baseline, tuned: logs of the arms' times, shape (runs,), oldest first.
-        known: the runs before which something is known to have changed.
+    The arms' times are logs, oldest first; before ``known`` runs something is known to have changed.
     """
     changes: list[ChangePoint] = []
     chain = [0]  # the level before a row of steps of both arms that may be one creep, and where each step is
@@ -152,11 +149,7 @@ def _axes(baseline: Floats, tuned: Floats, shape: Shape) -> tuple[Floats, Floats
 
 
 def _by_split(moved: Floats, still: Floats) -> Floats:
-    """Student's t that ``moved`` differs before and from each run on, given ``still``; runs − 3 degrees of freedom.
-
-    Returns:
-        Shape (runs,), by the first run behind the split; 0 where a side has fewer than two runs.
-    """
+    """Student's t that ``moved`` differs before and from each run on, given ``still``; runs − 3 degrees of freedom."""
     runs = len(moved)
     y, x = moved - moved.mean(), still - still.mean()
     before = np.arange(2, runs - 1)
@@ -169,7 +162,7 @@ def _by_split(moved: Floats, still: Floats) -> Floats:
     within_xx = np.maximum(float(x @ x) - weight * step_x**2, (runs - 2) * 1e-12)
     slope = within_xy / within_xx
     variance = np.maximum((within_yy - slope * within_xy) / (runs - 3), LEAST_SPREAD**2)
-    t = np.zeros(runs)
+    t = np.zeros(runs)  # where a side has fewer than two runs
     t[2 : runs - 1] = (step_y - slope * step_x) / np.sqrt(variance * (1 / weight + step_x**2 / within_xx))
     return t
 

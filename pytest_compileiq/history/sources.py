@@ -32,10 +32,7 @@ class ArtifactVersion:
 
 
 def committed_in(history: StoreInGit, name: str | None = None) -> list[ArtifactVersion]:
-    """Every version of every artifact, or of those called ``name``, oldest first.
-
-    Versions that cannot be read any more are left out: ``acf check`` tells of those that are here.
-    """
+    """Every readable version of every artifact, or of those called ``name``, oldest first."""
     versions = [version for version in history.versions(name) if version.path.endswith(".toml")]
     wanted = {
         oid: FileRequest(oid, GitFile("100644", oid), MAX_METADATA_BYTES)
@@ -45,7 +42,7 @@ def committed_in(history: StoreInGit, name: str | None = None) -> list[ArtifactV
     artifacts = {}
     for oid, data in history.contents(wanted.values()):
         if isinstance(data, bytes):
-            with suppress(StoreError):
+            with suppress(StoreError):  # acf check tells of those that are here
                 artifacts[oid] = parse(data, oid, "an older version")
     return [
         ArtifactVersion(version, artifacts.get(version.oid or ""))

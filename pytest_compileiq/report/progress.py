@@ -152,11 +152,7 @@ class NightTable:
 
 
 def night_lines(night: NightReport, *, most: int | None = None) -> Iterator[str]:
-    """The night in a line, then one for each benchmark: evaluations, best so far, share of the budget, how it stands.
-
-    Args:
-        most: rows beyond which the rest is counted; what goes on comes first.
-    """
+    """The night in a line, then one for each benchmark; of more than ``most`` the first to go on, the rest counted."""
     yield night_line(night)
     rows = sorted(night.rows, key=lambda row: _STANDINGS.index(row.standing)) if most else night.rows
     shown = rows[:most]

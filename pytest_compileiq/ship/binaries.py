@@ -52,10 +52,7 @@ def fatbin_of(data: bytes, path: Path) -> bytes | None:
 
 
 def cubins_in(fatbin: bytes, path: Path) -> Iterator[bytes | None]:
-    """The cubins in the containers of ``fatbin``, in order, None for a compressed one.
-
-    Raises ``BuildError`` if it is damaged.
-    """
+    """The cubins in the containers of ``fatbin``, None for a compressed one; raises ``BuildError`` for damage."""
     at = 0
     while at < len(fatbin):
         if not any(fatbin[at : at + 8]):  # containers are aligned

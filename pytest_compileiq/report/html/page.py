@@ -32,7 +32,7 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
     """
     committed = read_committed(store, {(item.name, item.target) for item in report.items if item.name and item.target})
     past = rooms.past(store.root.parent)
-    parts_of = _nothing if past is None else past.page_parts(store, {item.name for item in report.items})
+    parts_of = past.page_parts(store, {item.name for item in report.items}) if past else None
     now = revision(store.root.parent, [store.root.name])
     dirty = f", {store.root.name}/ has changes that are not committed" if now.changed else ""
     environment = {
@@ -45,23 +45,15 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
     write_output(path, render_page(report, committed, environment, title=title, parts_of=parts_of))
 
 
-def _nothing(_name: str, _target: str, _ident: str) -> list[Html]:
-    return []
-
-
 def render_page(
     report: RunReport,
     committed: Mapping[Key, ChartedArtifact],
     environment: Mapping[str, str],
     *,
     title: str,
-    parts_of: Callable[[str, str, str], list[Html]] = _nothing,
+    parts_of: Callable[[str, str, str], list[Html]] | None = None,  # artifact, target, prefix of ids → more parts
 ) -> str:
-    """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped.
-
-    Args:
-        parts_of: (artifact, target, prefix of ids) → more parts of its section.
-    """
+    """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped."""
     # Failed items first, then those that are not proven, then by name.
     items = sorted(
         report.items, key=lambda item: (not item.failed, item.verdict.tone == "good", item.name, item.target)
@@ -74,7 +66,7 @@ def render_page(
     domain = interval_domain([bound for bound in bounds if bound is not None])
     idents = [f"artifact-{place}" for place in range(1, len(items) + 1)]
     sections = [
-        artifact_section(item, artifact, ident, domain, parts_of(item.name, item.target, ident))
+        artifact_section(item, artifact, ident, domain, parts_of(item.name, item.target, ident) if parts_of else [])
         for item, artifact, ident in zip(items, artifacts, idents, strict=True)
     ]
     body = tag(
