@@ -115,8 +115,9 @@ class LeaveOuts:
         self.benchmark = tuning.benchmark
         self.parts = ControlParts(tuning.benchmark, controls)
         self.varies = search.brief.scorer.varies  # else samples are one number in each arm
-        self.search_s = search.tally.seconds  # which bound everything here
+        self.search_s = search.tally.seconds  # which bounds everything here
         self.random = Random(tuning.seed)
+        self._started = self.until = 0.0  # by ``time.monotonic``, once it is begun
 
     def start(self, bound_s: float) -> None:
         self._started = time.monotonic()
