@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -68,19 +70,19 @@ class Toolchain(Protocol):
         ...
 
 
-class CacheableBuild(ABC):
+class CacheableBuild(Struct, frozen=True):
     """Everything that a build depends on; an equal one need not be made. ``NotModelled`` where that is not known."""
 
-    @abstractmethod
     def question(self) -> Mapping[str, Sequence[str]]:
         """Name → words: all that the build is asked with."""
+        raise NotImplementedError
 
-    @abstractmethod
     def inputs(self) -> tuple[Inputs, Inputs]:
         """Files that it reads and names that it looks for in vain: of the project, and of this machine's installation.
 
         The latter, such as the compiler itself, are looked at once in a run.
         """
+        raise NotImplementedError
 
     def is_of(self, _built: BuildResult) -> bool:
         """Whether the build has read the same, where the question holds files that a part of it has read."""

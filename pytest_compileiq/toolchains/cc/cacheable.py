@@ -12,7 +12,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
@@ -131,8 +130,7 @@ _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
 _LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
-@dataclass(frozen=True)
-class GccBuild(CacheableBuild):
+class GccBuild(CacheableBuild, frozen=True):
     """Each source with its program and options, linked by ``compiler``.
 
     Attributes:

@@ -17,7 +17,6 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
@@ -79,8 +78,7 @@ _TOOLS = ("cicc", "ptxas")
 _SHAPES = (r".* -E -x c\+\+ .* -o ", r'"\$CICC_PATH/cicc" ')  # of the host's preprocessor and cicc
 
 
-@dataclass(frozen=True)
-class PtxasBuild(CacheableBuild):
+class PtxasBuild(CacheableBuild, frozen=True):
     """One build of a PTX file."""
 
     command: tuple[str, ...]  # without the controls and the files
@@ -103,8 +101,7 @@ class PtxasBuild(CacheableBuild):
         return ptx, _started([self.command[0]], keyed_environment(), self.rootdir)
 
 
-@dataclass(frozen=True)
-class CubinBuild(CacheableBuild):
+class CubinBuild(CacheableBuild, frozen=True):
     """One build of a cubin by nvcc, for one architecture."""
 
     program: str  # nvcc
