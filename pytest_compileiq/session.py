@@ -232,7 +232,8 @@ class Session:
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         benchmark = self._held.benchmark(item)
-        benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
+        named = named_options(self.settings.options, self.settings.ini_file)
+        benchmark.check_options(named, lambda: self.store.options_of(benchmark.name, benchmark.builder.target))
         benchmark.check_space()
         return benchmark
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -160,6 +160,11 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return space
 
     @cached_property
+    def baseline_values(self) -> Mapping[str, KnobValue]:
+        """Knob → its value in the baseline, where it has one of the space."""
+        return spaces.baseline_values(self.builder, self.declared_space)
+
+    @cached_property
     def space(self) -> Space:
         """``declared_space``, to search it."""
         if reason := self.why_no_search():
@@ -183,10 +188,11 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             "or search space='options'"
         )
 
-    def check_options(self, named: NamedOptions) -> None:
+    def check_options(self, named: NamedOptions, committed: Callable[[], Collection[str]] = tuple) -> None:
         """Hold the options of the marker's space to what may be committed: no other option could ever ship.
 
-        A macro is the test's own to declare; only ``acf flags``, which does not see the test, needs it named.
+        A macro is the test's own to declare; only ``acf flags``, which does not see the test, needs it named. So is an
+        option that the baseline says already, which no controls hold unless they are ``committed`` with it.
         """
         from pytest_compileiq.toolchains.option_classes import option_list  # heavy, and a worker asks for no space
 
@@ -204,8 +210,15 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             for value in values:
                 option = f"{gene.name}{value}"
                 is_own_macro = macro_of(option) is not None and known.may_hold(option)
-                if not is_own_macro and (reason := known.why_not([option], named)):
+                reason = None if is_own_macro else known.why_not([option], named)
+                is_idle = reason and known.may_hold(option) and self._is_never_rendered(option, gene)
+                if reason and not (is_idle and option not in committed()):
                     raise MarkerError(f"space: {reason}")
+
+    def _is_never_rendered(self, option: str, own: Gene) -> bool:
+        """Whether the baseline says ``option``, and no other of the space's options changes that."""
+        others = (f"{gene.name}{value}" for gene in self._own_options if gene != own for value in _few(gene.values))
+        return self.builder.says(option) and all(self.builder.says(option, [other]) for other in others)
 
     def try_options(self) -> None:
         """Have the compiler take each option of the marker's space by itself, if it can be asked."""
@@ -221,7 +234,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
     def rendered(self, candidate: Candidate) -> ControlsFile:
         """The controls of ``candidate``, without the knobs that have the baseline's value."""
-        knobs = spaces.without_baseline_values(candidate.knobs, self.declared_space, self.builder)
+        knobs = spaces.without_baseline_values(candidate.knobs, self.declared_space, self.builder, self.baseline_values)
         return self.builder.render(replace(candidate, knobs=knobs))
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
@@ -232,7 +245,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             return "they hold an ACF, and the space has named knobs only"
         if not is_acf and space.opaque is not None and not space.genes:
             return f"they hold no ACF, and the space is {space.opaque}"
-        return space.why_not(spaces.with_baseline_values(controls.knobs, space, self.builder))
+        return space.why_not(spaces.with_baseline_values(controls.knobs, space, self.baseline_values))
 
     @cached_property
     def fingerprint(self) -> Fingerprint:

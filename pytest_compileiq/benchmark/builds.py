@@ -143,7 +143,7 @@ class Builds(Struct, frozen=True):
 
     def is_cached(self, controls: ControlsFile | None) -> bool:
         """Whether the build cache has it."""
-        return self._find(controls, self._home(controls)) is not None
+        return isinstance(self._find(controls, self._home(controls)), CachedBuild)
 
     def can_be_loaded(self) -> bool:
         """Whether the baseline's objects can be; if not, its place is free for a build that stands in."""

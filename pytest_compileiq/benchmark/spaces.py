@@ -17,7 +17,9 @@ from pytest_compileiq.space import OpaqueSpace, Predicate, Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import BaseSpace, Builder
 from pytest_compileiq.toolchains.macros import macro_of, params_in
+from pytest_compileiq.toolchains.options import options_of
 
+_MOST_VALUES = 1000  # of an option that are compared with the baseline's
 _BASES: Sequence[BaseSpace] = ("default", "options")
 
 
@@ -58,7 +60,14 @@ def baseline_values(builder: Builder, space: Space) -> dict[str, KnobValue]:
     baseline = params_in(builder, {})
     params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}
     with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
-    return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
+    said = {
+        gene.name: value
+        for gene in space.knob_genes
+        if gene.name.startswith("-") and gene.name == params[gene.name] and len(gene.values) <= _MOST_VALUES
+        for value in gene.values
+        if builder.says(f"{gene.name}{value}")
+    }
+    return said | {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
 
 
 def is_same_value(known: KnobValue | None, value: KnobValue) -> bool:
@@ -66,18 +75,22 @@ def is_same_value(known: KnobValue | None, value: KnobValue) -> bool:
     return type(known) is type(value) and known == value
 
 
-def without_baseline_values(knobs: Knobs, space: Space, builder: Builder) -> Knobs:
-    """``knobs`` without those at the baseline's value; a group that is on as a whole stays whole."""
-    known = baseline_values(builder, space)
-    alone = {gene.name for gene in space.knob_genes if gene.parent is None}
-    return {
-        name: value for name, value in knobs.items() if name not in alone or not is_same_value(known.get(name), value)
-    }
+def without_baseline_values(knobs: Knobs, space: Space, builder: Builder, known: Knobs) -> Knobs:
+    """``knobs`` without those at the baseline's value, ``known``; a group that is on as a whole stays whole.
+
+    An option stays where others change its value in the baseline: ``-fno-tree-vectorize`` beside ``-O3``.
+    """
+    left = dict(knobs)
+    for name in (gene.name for gene in space.knob_genes if gene.parent is None):
+        if name in left and is_same_value(known.get(name), value := left[name]):
+            others = options_of({other: left[other] for other in left if other != name})
+            if not name.startswith("-") or macro_of(name) or builder.says(f"{name}{value}", others):
+                del left[name]
+    return left
 
 
-def with_baseline_values(knobs: Knobs, space: Space, builder: Builder) -> Knobs:
-    """``knobs`` with what the space always has and they leave to the baseline."""
-    known = baseline_values(builder, space)
+def with_baseline_values(knobs: Knobs, space: Space, known: Knobs) -> Knobs:
+    """``knobs`` with what the space always has and they leave to the baseline, of whose values these are ``known``."""
     always = (gene.name for gene in space.knob_genes if gene.parent is None and gene.knockout_prob == 0)
     return {**{name: known[name] for name in always if name in known}, **knobs}
 

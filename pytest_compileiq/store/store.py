@@ -123,6 +123,13 @@ class Store:
         shown = self._shown(path)
         return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, restored(shown))
 
+    def options_of(self, name: str, target: str) -> frozenset[str]:
+        """The options that an artifact records; none where it is missing or invalid."""
+        with contextlib.suppress(StoreError):
+            controls = self.read(name, target).controls
+            return frozenset(f"{knob}{value}" for knob, value in controls.knobs.items()) if controls else frozenset()
+        return frozenset()
+
     def read_controls(self, name: str, artifact: Artifact) -> bytes:
         """The content of the controls file, checked against the metadata.
 

@@ -173,6 +173,10 @@ class Builder(ABC):
         """The first option that the compiler refuses behind the baseline's flags, in its own words; None if none is."""
         return None
 
+    def says(self, _option: str, _beside: Sequence[str] = ()) -> bool:
+        """Whether an option is known to change nothing behind the baseline's flags and the options ``beside``."""
+        return False
+
     @default
     def knobs_taken(self) -> frozenset[str] | None:
         """Knobs, of those not beginning with ``-``, that builds take; None where that is not known.

@@ -10,7 +10,7 @@ from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue
-from pytest_compileiq.benchmark.spaces import baseline_values, is_same_value
+from pytest_compileiq.benchmark.spaces import is_same_value
 from pytest_compileiq.model import Arm, Candidate, ControlsFile, Knobs, KnobValue, Objective
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.samples import SampleRow
@@ -104,7 +104,7 @@ class ControlParts:
 
     @cached_property
     def _baseline(self) -> Mapping[str, KnobValue]:
-        return baseline_values(self.benchmark.builder, self.benchmark.space)
+        return self.benchmark.baseline_values
 
 
 class LeaveOuts:

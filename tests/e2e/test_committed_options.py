@@ -119,6 +119,16 @@ def test_an_option_that_the_compiler_does_not_take_is_told_in_its_words_before_a
     assert said, output
 
 
+def test_an_option_that_the_baseline_says_is_no_control_and_nobody_is_asked_for_it(project, acf):
+    space = '"-fno-unroll-loops": choice([""]), "-fno-stack-protector": choice([""]), "-fgcse": literal("", 0.5)'
+    test = TEST_PY.format(space=space).replace("-O3", "-O2").replace('choice(["s"], 0.5)', 'choice([2, "s"])')
+    made = project({"kernel.c": KERNEL_C, "test_kernel.py": test})
+    made.pytest("--tune", "--tune-engine=grid", code=0)
+    assert made.one("acf/kernel/*.acf").read_text() == "-Os\n"
+    made.pytest(code=0)
+    assert acf(made, "flags", "kernel", "--compiler", "gcc")[0] == 0
+
+
 def declare(made: Project, name: str, value: str) -> None:
     made.edit("test_kernel.py", '"-funroll-loops": literal("", 0.5)', f"{name!r}: literal({value!r}, 0.5)")
 

@@ -44,7 +44,7 @@ from pytest_compileiq.toolchains.cc.includes import Read, Reader, named_by
 from pytest_compileiq.toolchains.cc.known_options import render_options
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import command_line, recorded_command
-from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
+from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, is_in_effect, refused
 from pytest_compileiq.toolchains.functions import FunctionSelection
 from pytest_compileiq.toolchains.inputs import is_installed
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
@@ -201,6 +201,18 @@ class CcBuilder(Builder):
     def option_classes(self) -> Sequence[ControlClass]:
         return cc_classes(self.program, self._baseline)
 
+    def says(self, option: str, beside: Sequence[str] = ()) -> bool:
+        sources = tuple((*flags, *sorted(beside)) for flags in self._baseline.sources)
+        baseline = BaselineFlags(self._baseline.compiler, sources)
+        return baseline.says(option) or (
+            self.program.name == "gcc"
+            and all(
+                is_in_effect(self.program.program, each, flags)
+                for flags in baseline.sources
+                for each in baseline.meant_by(option)
+            )
+        )
+
     def refused_option(self, options: Sequence[str]) -> str | None:
         first = refused([self.program.program, *self.flags.compile], options, self.language, self.rootdir)
         if first is None:
@@ -288,9 +300,8 @@ class CcBuilder(Builder):
         )
 
     def changed(self, timeout_s: float) -> LoadChange | None:
-        return self._changed(timeout_s) if self.added else None
-
-    def _changed(self, timeout_s: float) -> LoadChange:
+        if not self.added:
+            return None
         from pytest_compileiq.machine_code.elf import altered_functions  # heavy
 
         with TemporaryDirectory() as name:

@@ -185,13 +185,18 @@ class BaselineFlags(Struct, frozen=True, dict=True):
         meant = self._settings([option])
         return any(said.get(switch, value) != value for said in self._said for switch, value in meant.items())
 
+    def meant_by(self, option: str) -> list[str]:
+        """``option`` behind those that it stands for."""
+        return list(self._with_implied([option]))
+
     def says(self, option: str) -> bool:
         """Whether ``option`` changes nothing, since every source is compiled with it already."""
         if _level(option) is not None:
             return all(
                 ([flag for flag in flags if _LEVEL.fullmatch(flag)] or ["-O0"])[-1] == option for flags in self.sources
             )
-        return all(self._settings([option]).items() <= said.items() for said in self._said)
+        meant = self._settings([option]).items()
+        return bool(meant) and all(meant <= said.items() for said in self._said)
 
     @cached_property
     def _said(self) -> Sequence[Mapping[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -89,6 +90,25 @@ def _taken(compiler: CcCompiler) -> Sequence[tuple[Option, Sequence[KnobValue]]]
         for option in options
     )
     return [(option, values) for option, values in each if values]
+
+
+_IN_EFFECT = re.compile(r"^  (--param=[\w-]+=|-[\w-]+=?)(?:<[^>]*>|\[[^\]]*\])?\s+(\S+)$", re.MULTILINE)
+
+
+def is_in_effect(program: str, option: str, flags: Sequence[str]) -> bool:
+    """Whether ``program``, a gcc, says that ``flags`` imply ``option``."""
+    name, equals, value = option.rpartition("=")
+    if not equals:
+        name, value = re.sub("^(-[fm])no-", r"\1", option), "[enabled]"
+        value = value if name == option else "[disabled]"
+    shown = _in_effect(program, tuple(flag for flag in flags if flag.startswith(("-O", "-f", "-m", "--param"))))
+    return shown.get(name + equals) == value
+
+
+@lru_cache(maxsize=1024)
+def _in_effect(program: str, flags: tuple[str, ...]) -> Mapping[str, str]:
+    answer = ask([program, *flags, "-Q", *(f"--help={what}" for what in ("optimizers", "params", "target"))])
+    return dict(_IN_EFFECT.findall(answer.output)) if answer.returncode == 0 else {}
 
 
 def refused(command: Sequence[str], options: Sequence[str], language: str, rootdir: Path) -> tuple[str, str] | None:

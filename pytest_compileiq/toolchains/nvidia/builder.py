@@ -120,6 +120,10 @@ class NvidiaBuilder(Builder):
     def option_classes(self) -> Sequence[ControlClass]:
         return self.public_options.classes(self._baseline)
 
+    def says(self, option: str, beside: Sequence[str] = ()) -> bool:
+        command = (*self.compiler.command, *beside)
+        return BaselineOptions(self.public_options.compiler, command).says(option)
+
     @property
     def _baseline(self) -> BaselineOptions:
         return BaselineOptions(self.public_options.compiler, self.compiler.command)

@@ -128,7 +128,8 @@ class BaselineOptions:
 
     def says(self, option: str) -> bool:
         """Whether ``option`` changes nothing, since the baseline says it already."""
-        return self._settings([option]).items() <= self._said.items()
+        meant = self._settings([option]).items()
+        return bool(meant) and meant <= self._said.items()
 
     def values_left(self, name: str, values: Sequence[KnobValue]) -> list[KnobValue]:
         """The option's ``values`` that may be drawn; none where all of them change nothing."""

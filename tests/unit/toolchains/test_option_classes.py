@@ -154,3 +154,18 @@ def test_a_compiler_that_cannot_tell_its_licences_costs_the_promise_of_bits_and_
 
     (licence,) = licences_or_unknown(SimpleNamespace(licences=licences))
     assert (licence.name, licence.allows, licence.where) == ("unknown", "opaque", str(error))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "words", "option", "is_said"),
+    [
+        ("ptxas", "", "-O3", True),
+        ("ptxas", "-O2", "-O3", False),
+        ("nvcc", "", "-Xptxas=-O3", True),
+        ("nvcc", "-use_fast_math", "--fmad=true", True),
+        ("nvcc", "", "--fmad=true", False),
+        ("nvcc", "", "-Xptxas=--return-at-end", False),
+    ],
+)
+def test_an_option_that_nvidia_s_baseline_says_is_known_and_no_other(compiler, words, option, is_said):
+    assert BaselineOptions(compiler, words.split()).says(option) is is_said

@@ -237,3 +237,31 @@ def test_the_preprocessor_is_asked_once_and_only_where_the_sources_decide_about_
     assert built.sources() == built.sources()
     built.default_space()
     assert [argv[-4] for argv in asked] == ["-M", "-MM"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "option", "beside", "is_said"),
+    [
+        ("-O2", "-O2", (), True),
+        ("-O2", "-O3", (), False),
+        ("-O2", "-O2", ("-O3",), False),
+        ("-O2 -funroll-loops", "-funroll-loops", ("-O3",), True),
+        ("-O2 -funroll-loops", "-funroll-loops", ("-fno-unroll-loops",), False),
+        ("-O2", "-fno-unroll-loops", (), True),
+        ("-O2", "-fno-unroll-loops", ("-funroll-loops",), False),
+        ("-O2", "-fno-tree-loop-distribution", (), True),
+        ("-O2", "-fno-tree-loop-distribution", ("-O3",), False),
+        ("-O2", "-fno-tree-vectorize", (), False),  # both kinds that it stands for are on
+        ("-O1", "-fno-tree-vectorize", (), True),
+        ("-O2", "--param=max-unroll-times=8", (), True),
+        ("-O2", "--param=max-unroll-times=4", (), False),
+        ("-O2", "-fvect-cost-model=very-cheap", (), True),
+        ("-O2", "-fno-math-errno", (), False),
+        ("-O2", "-DTILE=4", (), False),
+    ],
+)
+def test_an_option_that_the_baseline_says_or_implies_is_known(
+    tmp_path: Path, flags: str, option: str, beside: tuple[str, ...], is_said: bool
+) -> None:
+    (tmp_path / "k.c").write_text("int kernel(int x) { return x; }\n")
+    assert resolve(Cc("k.c", flags=flags), Place(tmp_path, tmp_path)).says(option, beside) is is_said
