@@ -118,6 +118,8 @@ def _export(options: argparse.Namespace) -> int:
         triton_cache=options.triton_cache,
         named=named_options(options),
     )
+    for note in exported.notes:
+        complain(note)
     for sentence in (*exported.left_out, *exported.stale):
         complain(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)
     if exported.stale and not omit:

@@ -7,7 +7,7 @@ registers, frame sizes, parameters). Names are compared without the source's loc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -91,15 +91,17 @@ class _Reader:
             entries={key: entries[name] for key, name in symbols.items()},
             symbols=symbols,
             assembler=next((word for word in words if word.startswith("Cuda compilation tools")), ""),
-            command=next((word for word in reversed(words) if word.startswith("-")), ""),
+            command=next((word for word in reversed(words) if word.startswith("-") or " -" in word), ""),
             is_separate=self._image.is_relocatable or b"nvlink" in note,
         )
 
     def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:
         functions, data = self._reach.of(entry)
         own = [self._section(index, owner) for index, owner in self._image.owners.items() if owner in functions]
-        records = [self._record(record) for of in ("", *functions) for record in self._records.get(of, ())]
-        sha256 = digest_of([_FORMAT, *(digest_of(sorted(filter(None, parts))) for parts in (own, records, data))]).hex()
+        records = [record for of in ("", *functions) for record in self._records.get(of, ())]
+        sha256 = _digest(own, map(self._record, records), data)
+        if self._image.is_relocatable:  # what a link makes of it, where it calls nothing of other files
+            former = (_digest(own, map(self._record, map(_as_linked, records)), data), *former)
         return CodeDigest(sha256, self._sizes(entry) | self._launch_facts(entry), former=former)
 
     def _section(self, index: int, owner: str) -> bytes:
@@ -145,6 +147,16 @@ class _Reader:
         code = section.data() if section else b""
         opcodes = (int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), INSTRUCTION_BYTES))
         return {"code_bytes": len(code), "instructions": sum(opcode != _NOP for opcode in opcodes)}
+
+
+def _digest(*parts: Iterable[bytes]) -> str:
+    """A digest of the code, the attributes and the data of an entry."""
+    return digest_of([_FORMAT, *(digest_of(sorted(filter(None, each))) for each in parts)]).hex()
+
+
+def _as_linked(record: Record) -> Record:
+    """``record`` of code that is not linked yet, with its stack as a link names it."""
+    return record._replace(code=Attribute.MIN_STACK_SIZE) if record.code == Attribute.MAX_STACK_SIZE else record
 
 
 def _barriers(text: Section | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.claim import Claim
 
 UNEXPLAINED = "unexplained"  # the field of a finding that no recorded input explains
-_LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
+_LINKS = re.compile(r"-l(?!ineinfo\Z)|-L|-Wl,|-Xlinker|-static|-rdynamic")
 _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # in a build for several architectures
 
 
@@ -134,7 +134,7 @@ def judge(artifact: Artifact, found: Rebuilt, shown: Callable[[str], str] = str)
     if (
         not moved
         and _is_one_compiler(artifact, found)
-        and (other := next(_other_numbers(artifact, found, shown), None))
+        and (other := next(_other_numbers(artifact, found, everywhere, shown), None))
     ):
         findings.append(Finding("code", Effect.STALE, other))
     return findings
@@ -177,9 +177,15 @@ def _named(artifact: Artifact) -> frozenset[str] | None:
     return artifact.compiler.apart | {_parted(entry)[0] for entry in artifact.functions}
 
 
-def _other_numbers(artifact: Artifact, found: Rebuilt, shown: Callable[[str], str]) -> Iterator[str]:
+def _other_numbers(
+    artifact: Artifact, found: Rebuilt, moved: Collection[MovedCode], shown: Callable[[str], str]
+) -> Iterator[str]:
     """Recorded metrics that are not those of the same machine code by the same compiler: nobody read them there."""
+    others = {(code.entry, code.architecture) for code in moved}
     for entry, pair in sorted(artifact.code.items()):
+        name, architecture = _parted(entry)
+        if (name, architecture or found.architecture) in others:
+            continue
         for arm, recorded, built in (("baseline", pair.baseline, found.baseline), ("tuned", pair.tuned, found.tuned)):
             if recorded is None or built is None:
                 continue
@@ -246,7 +252,7 @@ def _inputs(artifact: Artifact, found: Rebuilt, moved: str) -> Iterator[Finding]
     if (before.command, commands[0]) != (now.command, commands[1]):
         detail = _difference(*commands)
         what = f"the compiler's command changed ({detail or 'another order'})"
-        linked = [[word for word in command if word.startswith(_LINKS)] for command in commands]
+        linked = [[word for word in command if _LINKS.match(word)] for command in commands]
         if not compiles:
             yield Finding("command", Effect.STALE, f"the defaults changed ({detail})")
         elif not moved and linked[0] != linked[1]:

@@ -19,6 +19,7 @@ from pytest_compileiq.ship.flags import (
     held_controls,
     plain,
     rootdir_of,
+    set_and_kept_out,
     why_compiled_otherwise,
     why_read_otherwise,
     words_of,
@@ -38,6 +39,7 @@ class Exported:
     applied: tuple[str, ...]
     left_out: tuple[str, ...]
     stale: tuple[str, ...]  # if there are any, nothing is written without ``omit_stale``
+    notes: tuple[str, ...] = ()  # on those that apply
 
 
 def export_runtime(
@@ -63,7 +65,7 @@ def export_runtime(
     plain(str(directory.absolute()))
     store.require(names)
     proven_ptx = _ptx_beside_cubins(triton_cache) if triton_cache is not None else {}
-    entries, files, applied, left_out, stale = [], {}, [], [], []
+    entries, files, applied, left_out, stale, notes = [], {}, [], [], [], dict[str, None]()
     for name in sorted(names or store.names()):
         for target in store.targets(name):
             artifact = store.read(name, target)
@@ -82,12 +84,13 @@ def export_runtime(
             else:
                 files[sha256_hex(data)] = data
                 applied.append(f"{name} ({target})")
+                notes |= dict.fromkeys(set_and_kept_out(name, artifact))
                 if artifact.compiler.compiles:
                     options, ptx = words_of(name, artifact, "{path}"), _ptx_of(artifact, root, proven_ptx)
             entries.append(_entry(name, artifact, reason, options, ptx))
     if omit_stale or not stale:
         _write(directory, entries, files)
-    return Exported(tuple(applied), tuple(left_out), tuple(stale))
+    return Exported(tuple(applied), tuple(left_out), tuple(stale), tuple(notes))
 
 
 def _why_made_otherwise(name: str, artifact: Artifact, root: Path) -> str | None:

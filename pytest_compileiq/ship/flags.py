@@ -289,8 +289,7 @@ def _notes(name: str, artifact: Artifact, here: _Compiler, architectures: Sequen
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
     if added := deploy(artifact).added_to(proven):
         notes.append(f"{name} was proven with {added}: a command without makes other machine code")
-    if ignored := kept_out(proven.name):
-        notes.append(f"{name} was proven without {', '.join(ignored)}, set here, which {proven.name} reads: unset it")
+    notes += set_and_kept_out(name, artifact)
     if deploy(artifact).is_for_several and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
     if beyond := listed(recorded_neighbours(artifact), MOST_NAMED):
@@ -303,6 +302,13 @@ def _notes(name: str, artifact: Artifact, here: _Compiler, architectures: Sequen
     if defined:
         notes.append(f"{name} is compiled with {defined}: its caller launches and calls it accordingly")
     return tuple(notes)
+
+
+def set_and_kept_out(name: str, artifact: Artifact) -> list[str]:
+    """Which variables are set here that the compiler of a product reads, and no build of a proof saw."""
+    compiler = artifact.compiler.name
+    ignored = ", ".join(kept_out(compiler))
+    return [f"{name} was proven without {ignored}, set here, which {compiler} reads: unset it"] if ignored else []
 
 
 def _without_name(build: str) -> str:

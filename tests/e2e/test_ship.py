@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,32 @@ def test_a_header_that_comes_before_the_recorded_one_is_in_no_export(tmp_path, c
     (root / "first" / "k.h").write_text("#define SCALE 3.0f\n")
     assert main(export) == 3
     assert "is stale: first/k.h, which the compiler reads now" in capsys.readouterr().err
+
+
+@needs.nvcc
+def test_objects_to_be_linked_or_debugged_are_told_by_their_code(tmp_path, capsys, monkeypatch):
+    source = """extern "C" __global__ void plain(int *y, int n) { y[threadIdx.x] %= n; }
+__device__ int count = 5;
+extern "C" __global__ void counter(int *y) { y[0] = atomicAdd(&count, 1); }
+"""
+    root = write_files(tmp_path, {"k.cu": source, "test_k.py": ""})
+    prove(root, "k", Nvcc("k.cu", arch="sm_90a"), {"--use_fast_math": ""})
+    nvcc = [next(installed("nvcc")).program, "-arch=sm_90a", "--use_fast_math", "-c", "k.cu", "-o", "k.o"]
+    told = {}
+    for option in ("-lineinfo", "-rdc=true", "-G"):
+        subprocess.run([*nvcc, option], cwd=root, check=True)
+        code = main(["--acf-dir", str(root / "acf"), "verify-binary", str(root / "k.o"), "--name", "k"])
+        told[option] = code, capsys.readouterr().out
+    assert told["-lineinfo"][0] == 0
+    # A global's address is filled in by the link; the other kernel is the proven one, linked or not.
+    assert told["-rdc=true"][0] == 1
+    assert "counter (sm_90a) is neither proven arm" in told["-rdc=true"][1] and "; other code: -rdc" in told["-rdc=true"][1]
+    assert "plain (sm_90a) is the proven code" in told["-rdc=true"][1]
+    assert told["-G"][0] == 1 and "2 functions (sm_90a) are neither proven arm" in told["-G"][1]
+
+    monkeypatch.setenv("PTXAS_FLAGS", "-O1")
+    assert main(["--acf-dir", str(root / "acf"), "export", "--runtime", str(root / "runtime")]) == 0
+    assert "k was proven without PTXAS_FLAGS, set here, which nvcc reads: unset it" in capsys.readouterr().err
 
 
 def test_what_the_build_made_is_what_was_proven(c_project, capsys):

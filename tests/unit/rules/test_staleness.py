@@ -68,6 +68,7 @@ ROWS = {
     "the command, same code": (command("gcc", "-O1", "k.c"), [("command", Effect.COSMETIC, "(gone: -O2; new: -O1): the machine code is the same")]),
     "the command, other code": (command("gcc", "-O1", "k.c", tuned=OTHER_CODE), [("command", Effect.STALE, "(gone: -O2; new: -O1): the machine code is another, in k (tuned arm)")]),
     "the command's order": (command("gcc", "k.c", "-O2"), [("command", Effect.COSMETIC, "(another order)")]),
+    "lines of the source": (command("gcc", "-O2", "k.c", "-lineinfo"), [("command", Effect.COSMETIC, "(new: -lineinfo): the machine code is the same")]),
     "what is linked": (command("gcc", "-O2", "k.c", "-lm"), [("command", Effect.STALE, "(new: -lm): something else is linked")]),
     "the compiler's build, same code": (replace(SAME, compiler=compiler(version="12.3.0")), [("compiler", Effect.NOTED, "12.3.0")]),
     "the compiler's build, other code": (replace(SAME, compiler=compiler(version="12.3.0"), baseline=OTHER_CODE), [("compiler", Effect.STALE, "12.3.0")]),
@@ -225,7 +226,7 @@ def test_judge_of_an_edited_neighbour_with_functions_notes_it():
     beside = CodePair(baseline=CodeTable(sha256="3" * 64, metrics={"code_bytes": 8}), tuned=CodeTable(sha256="3" * 64))
     of_all = make_artifact(functions=("k",), code={**ARTIFACT.code, "other": beside})
     named = of_all.model_copy(update={"claims": (measured_claim("cpu"),)})
-    edited = {"other": CodeDigest("4" * 64)}
+    edited = {"other": CodeDigest("4" * 64, {"code_bytes": 9})}
     found = replace(SAME, baseline={**SAME.baseline, **edited}, tuned={**SAME.tuned, **edited})
     told = [(finding.effect, finding.message) for finding in judge(named, found)]
     assert told == [(Effect.NOTED, "other machine code in other, which this test does not stand for")]
