@@ -6,6 +6,7 @@ Objects are read before linking, while every reference is still a relocation by 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -18,6 +19,7 @@ from elftools.elf.relocation import Relocation, RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.object_reach import Function, ObjectReach
 from pytest_compileiq.machine_code.parts import digest_of, without_module_id
 from pytest_compileiq.machine_code.symbols import FUNCTION_TYPES, opened
 from pytest_compileiq.model import CodeDigest
@@ -45,6 +47,7 @@ Naming = Callable[[Iterable[str]], Collection[str]]
 class ObjectCode:
     """The code of one object: a digest of each function, and of each part that its functions share.
 
+    ``reached`` is the digest of each function but local ones with the local functions and the data that it reaches.
     ``inline`` are those of both kinds that any object may define too, of which a link keeps one, and the clones for
     other processors that a compiler makes of one and names after it: ``sum.avx2.0``.
     """
@@ -53,6 +56,7 @@ class ObjectCode:
     hidden: dict[str, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     inline: set[str] = field(default_factory=set)
+    reached: dict[str, bytes] = field(default_factory=dict)
     shared: list[bytes] = field(default_factory=list)
     local: dict[str, bytes] = field(default_factory=dict)  # functions that are among the shared parts, too
     code_bytes: int = 0
@@ -102,9 +106,9 @@ def read_objects(paths: Iterable[Path]) -> list[ObjectCode]:
 def entries_of(objects: Sequence[ObjectCode], naming: Naming, hidden: Naming = _none) -> Mapping[str, CodeDigest]:
     """The exported functions of ``objects``, in link order, with their digests, sorted by name.
 
-    An entry's digest covers the function's own bytes and relocations, and what it may reach without a public name: the
-    local functions and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug
-    data are left out.
+    An entry's digest covers the function's own bytes and relocations, and what it reaches without a public name: local
+    functions and data of its object, and the hidden functions of all objects. Notes, unwind tables and debug data are
+    left out.
 
     C++ gives inline functions and instantiations of templates a public name, and a COMDAT group in every object that
     uses them. They count as hidden functions, unless ``naming`` says that one is meant to be called from outside, or
@@ -113,20 +117,45 @@ def entries_of(objects: Sequence[ObjectCode], naming: Naming, hidden: Naming = _
     """
     callable_ = hidden({name for obj in objects for name in obj.hidden.keys() - obj.inline})
     objects = [obj.with_entries(callable_) for obj in objects]
-    # An object without entries serves those of the others.
-    serving = [part for obj in objects for part in (*obj.hidden_parts, *([] if obj.exported else obj.shared))]
     named = naming({name for obj in objects for name in obj.exported})
     helpers = [obj.helpers(named) for obj in objects]
+    sizes: Counter[str] = Counter()
     for obj, names in zip(objects, helpers, strict=True):
-        serving += [name.encode() + obj.exported[name] for name in sorted(names)]
+        sizes.update({name: obj.sizes[name] for name in obj.exported.keys() - names})
+    digests, former = _digests(objects, helpers, _reached), _digests(objects, helpers, _with_all_shared)
+    return {
+        name: CodeDigest(digests[name], {"code_bytes": sizes[name]}, former=(former[name],)) for name in sorted(sizes)
+    }
+
+
+def _reached(obj: ObjectCode, name: str, _is_entry: bool) -> bytes:
+    return obj.reached[name]
+
+
+def _with_all_shared(obj: ObjectCode, name: str, is_entry: bool) -> bytes:
+    """As earlier versions did: a record of one still holds."""
+    body = obj.exported[name] if name in obj.exported else obj.hidden[name]
+    return digest_of([body, *obj.shared]) if is_entry else body
+
+
+def _digests(
+    objects: Sequence[ObjectCode],
+    helpers: Sequence[Collection[str]],
+    body_of: Callable[[ObjectCode, str, bool], bytes],
+) -> dict[str, str]:
+    # An object without entries serves those of the others.
+    serving: list[bytes] = []
+    for obj in objects:
+        serving += [name.encode() + body_of(obj, name, False) for name in obj.hidden]
+        serving += [] if obj.exported else obj.shared
+    for obj, names in zip(objects, helpers, strict=True):
+        serving += [name.encode() + body_of(obj, name, False) for name in sorted(names)]
     common = digest_of(serving)
     bodies: dict[str, list[bytes]] = {}
-    sizes: dict[str, int] = {}
     for obj, names in zip(objects, helpers, strict=True):
         for name in obj.exported.keys() - names:
-            bodies.setdefault(name, [common]).append(digest_of([obj.exported[name], *obj.shared]))
-            sizes[name] = sizes.get(name, 0) + obj.sizes[name]
-    return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
+            bodies.setdefault(name, [common]).append(body_of(obj, name, True))
+    return {name: digest_of(body).hex() for name, body in bodies.items()}
 
 
 def altered_functions(paths: Sequence[Path], others: Sequence[Path]) -> tuple[int, int]:
@@ -184,6 +213,7 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
     sections, symbols = _tables(elf)  # read once: many relocations name the same symbol
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
+    reach = _reach_of(elf, sections, symbols, functions)
     out = ObjectCode()
     for index, section in enumerate(sections):
         if not _is_loaded(section):
@@ -201,11 +231,28 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
                 continue
             (out.exported if symbol["st_other"]["visibility"] in _VISIBLE else out.hidden)[name] = body
             out.sizes[name] = size
+            out.reached[name] = reach.digest(index, start, start + size)
             # A link takes it from one of several objects; a weak function of C has no group.
             if symbol["st_info"]["bind"] == "STB_WEAK" and section["sh_flags"] & SH_FLAGS.SHF_GROUP:
                 out.inline.add(name)
     out.inline |= {name for name in out.sizes if "." in name and name.partition(".")[0] in out.sizes}
     return out
+
+
+def _reach_of(
+    elf: ELFFile, sections: Sequence[Section], symbols: Sequence[Symbol], functions: Mapping[int, Sequence[_Function]]
+) -> ObjectReach:
+    loaded = [index for index, section in enumerate(sections) if _is_loaded(section)]
+    ranges = {
+        index: [Function(symbol, start, start + size) for symbol, start, size in functions[index]]
+        for index in loaded
+        if index in functions
+    }
+    patches: dict[int, list[Relocation]] = {}
+    for section in sections:
+        if isinstance(section, RelocationSection) and symbols and section["sh_info"] in loaded:
+            patches.setdefault(section["sh_info"], []).extend(section.iter_relocations())
+    return ObjectReach(elf["e_machine"], sections, symbols, loaded, ranges, patches)
 
 
 def _is_loaded(section: Section) -> bool:

@@ -169,13 +169,15 @@ _NOTHING_NAMED = frozenset[str](), frozenset[str]()
 def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, Sequence[str]]:
     """Host function → its digest where ``namings`` name nothing, and for each other of them in turn."""
     digests: dict[str, list[str]] = {}
+    former: dict[str, list[str]] = {}
     hidden = {name for code in objects for name in code.hidden}
     # Where an artifact records a hidden function, its build made entries of all of them.
     named = {(stood_for, frozenset(hidden if entries & hidden else ())) for stood_for, entries in namings}
     for stood_for, callable_ in sorted(named, key=lambda pair: [*map(sorted, pair)]):
         for name, code in entries_of(objects, stood_for.intersection, callable_.intersection).items():
             digests.setdefault(name, []).append(code.sha256)
-    return digests
+            former.setdefault(name, []).extend(code.former)
+    return {name: [*digests[name], *former[name]] for name in digests}
 
 
 def _contents(path: Path, namings: _Namings) -> Contents:

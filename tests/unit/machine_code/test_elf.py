@@ -69,6 +69,84 @@ def test_one_changed_function_changes_one_digest(tmp_path: Path) -> None:
     assert before["first"] == after["first"]
 
 
+DATA = """
+static int table[4] = {1, 7, 3, 9};
+void set(int x) { table[0] = x; }
+static __attribute__((noinline)) int help(int x) { return x * x + table[x & 3]; }
+int first(int x) { return help(x) + help(x + 1); }
+int choice(int *x, int n) {
+    switch (n) { case 0: return 11; case 1: return x[0] / 3; case 2: x[1]++; return 5; case 3: return x[2] * n;
+        case 4: return x[7]; case 5: x[9]++; return 2; }
+    return n;
+}
+double ratio(double x) { return x * 2.5 + 1.25; }
+int calls; int counted(int x) { return calls += x; }
+const char *word(int n) { return n ? "other" : "nothing"; }
+"""
+BESIDE = """
+static int mine; static __attribute__((noinline)) int step(int x) { return mine += x * 3; }
+int beside(int x) { return step(x) * step(-x); }
+double half(double x) { return x * 0.5 + 8.125; }
+int pick(int n) { switch (n) { case 0: return calls; case 1: return 7; case 2: return step(1); case 3: mine = 2; return 1;
+    case 4: return 9; } return 0; }
+"""
+
+
+@pytest.mark.parametrize("flags", ["-O2", "-Os", "-O2 -ffunction-sections", "-O2 -fno-pic"])
+@pytest.mark.parametrize("before", [True, False])
+def test_functions_added_beside_change_nothing_of_those_that_do_not_reach_them(tmp_path, flags, before) -> None:
+    flags += " -fno-toplevel-reorder"  # help is called by its distance, which changes where something lies between
+    alone = digests(objects(tmp_path, DATA, flags=flags))
+    text = f"extern int calls;{BESIDE}{DATA}" if before else DATA + BESIDE
+    both = digests(objects(tmp_path, text, flags=flags))
+    assert {name: both[name] for name in alone} == alone
+
+
+@pytest.mark.parametrize(
+    ("change", "functions"),
+    [
+        (("3, 9}", "3, 8}"), {"first", "set"}), (("x * x +", "x * x -"), {"first"}), (("return 11", "return 12"), {"choice"}),
+        (("case 4: return x[7]", "case 4: return x[8]"), {"choice"}), (("1.25", "1.75"), {"ratio"}),
+        (("calls;", "calls = 3;"), {"counted", "first", "set"}), (('"other"', '"ether"'), {"word"}),
+        (("case 3: return x[2] * n;\n        case 4: return x[7];", "case 4: return x[2] * n; case 3: return x[7];"),
+         {"choice"}),
+    ],
+)  # fmt: skip
+def test_data_and_local_functions_are_of_the_functions_that_reach_them(tmp_path, change, functions) -> None:
+    before = digests(objects(tmp_path, DATA))
+    assert change[0] in DATA
+    after = digests(objects(tmp_path, DATA.replace(*change)))
+    assert {name for name in before if before[name] != after[name]} == functions
+
+
+@pytest.mark.parametrize("place", ["table - 1", "table + 4", "&table[n]"])
+def test_a_variable_is_reached_by_whatever_place_code_holds(tmp_path, place) -> None:
+    text = f"static const int a = 5, table[4] = {{1, 2, 3, 4}}, b = 6; const int *f(int n) {{ return {place}; }}"
+    text += "int g(int n) { return *(n ? &a : &b); }"
+    before, after = (digests(objects(tmp_path, each)) for each in (text, text.replace("3, 4}", "3, 5}")))
+    assert before["f"] != after["f"]
+
+
+def test_what_runs_as_the_object_is_loaded_is_part_of_every_entry(tmp_path: Path) -> None:
+    text = "static volatile int n; __attribute__((constructor)) static void begin(void) { n = 3; } int f(int x) { return x + 1; }"
+    before, after = (digests(objects(tmp_path, each)) for each in (text, text.replace("n = 3", "n = 4")))
+    assert before["f"] != after["f"]
+
+
+def test_two_variables_of_equal_content_are_not_the_same(tmp_path: Path) -> None:
+    text = "int a, b; int f(void) { return a; } static int c, d; int g(int x) { c = x; d = x + 1; return c; }"
+    other = text.replace("return a", "return b").replace("c = x; d =", "d = x; c =")
+    before, after = (digests(objects(tmp_path, each)) for each in (text, other))
+    assert before["f"] != after["f"] and before["g"] != after["g"]
+
+
+def test_the_digests_of_earlier_versions_still_hold(tmp_path: Path) -> None:
+    (entry,) = objects(tmp_path, "int one(int x) { return x * 12345; }").entries.values()
+    assert entry.is_recorded_as(
+        "f29cbeda009c4a780139e1d9ab9af9fcff61cc8ab66ae2f6b3392f6018881916"
+    ) and not entry.is_recorded_as("0" * 64)
+
+
 @pytest.mark.parametrize("change", [("scale = 2.0", "scale = 3.0"), ("x * scale", "x - scale"), ("1.5", "1.25")])
 def test_data_constants_and_local_functions_are_part_of_an_entry(tmp_path: Path, change: tuple[str, str]) -> None:
     before = digests(objects(tmp_path, TWO_ENTRIES))
@@ -174,7 +252,7 @@ def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_firs
         digests(machine_code([tmp_path / "0.o"], naming.intersection)) for naming in sorted(namings, key=sorted)
     ]
     first, *others = (each[TWICE_OF_FLOAT] for each in digests_of)
-    assert (kernels[TWICE_OF_FLOAT].sha256, kernels[TWICE_OF_FLOAT].others) == (first, frozenset(others))
+    assert kernels[TWICE_OF_FLOAT].sha256 == first and kernels[TWICE_OF_FLOAT].others >= set(others)
 
 
 @needs.gxx
