@@ -187,7 +187,10 @@ extern "C" __global__ void counter(int *y) { y[0] = atomicAdd(&count, 1); }
     assert told["-lineinfo"][0] == 0
     # A global's address is filled in by the link; the other kernel is the proven one, linked or not.
     assert told["-rdc=true"][0] == 1
-    assert "counter (sm_90a) is neither proven arm" in told["-rdc=true"][1] and "; other code: -rdc" in told["-rdc=true"][1]
+    assert (
+        "counter (sm_90a) is neither proven arm" in told["-rdc=true"][1]
+        and "; other code: -rdc" in told["-rdc=true"][1]
+    )
     assert "plain (sm_90a) is the proven code" in told["-rdc=true"][1]
     assert told["-G"][0] == 1 and "2 functions (sm_90a) are neither proven arm" in told["-G"][1]
 
