@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -157,8 +157,8 @@ class NvidiaBuilder(Builder):
         return self.options(controls, path)
 
 
-def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, CodeDigest]:
-    """Entry → digest, with the metrics that ``ptxas -v`` printed for it.
+def entries_of(cubin: Cubin, log: str, arch: str, source: str, suffix: str = "") -> dict[str, CodeDigest]:
+    """Entry, with ``suffix`` behind it → digest, with the metrics that ``ptxas -v`` printed for it.
 
     Raises:
         BuildError: the file defines no entry function.
@@ -167,7 +167,7 @@ def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, C
         raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
     printed = read_ptxas_log(log)
     return {
-        name: replace(code, metrics={**code.metrics, **printed.get((cubin.symbols[name], arch), {})})
+        f"{name}{suffix}": replace(code, metrics={**code.metrics, **printed.get((cubin.symbols[name], arch), {})})
         for name, code in cubin.entries.items()
     }
 

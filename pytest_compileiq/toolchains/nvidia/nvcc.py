@@ -231,8 +231,7 @@ class NvccBuilder(NvidiaBuilder):
         code: dict[str, CodeDigest] = {}
         for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
             cubin = self.kernels.named(read_cubin(self._cubin(out_dir, arch)))
-            entries = entries_of(cubin, log, arch, self.source)
-            code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
+            code |= entries_of(cubin, log, arch, self.source, suffix)
         if self.output != "cubin":
             code[HOST] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
         return code

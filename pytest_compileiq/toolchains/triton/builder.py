@@ -145,8 +145,7 @@ class TritonBuilder(NvidiaBuilder):
             log = commands.run([str(self._job(arch, controls, home).write())], self.source.label)
             cubin = read_cubin(home / "kernel.cubin")
             self._expect_parity(cubin, controls, log)
-            entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
-            code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
+            code |= entries_of(cubin, log, arch, self.source.label.partition("::")[0], suffix)
         metrics = totals(entry.metrics for entry in code.values())
         path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
         return BuildResult(path, code, metrics, commands.log, commands.seconds)

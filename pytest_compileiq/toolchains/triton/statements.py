@@ -63,7 +63,7 @@ class Statement:
         """Read by its functions, whenever they are called."""
         return _of(self._names[1:], _READS)
 
-    @property
+    @cached_property
     def changes(self) -> set[str]:
         """Names, of imports too, of objects that it may change itself: ``configs.append(config)``."""
         return set.union(*self._changed)
