@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.names import readable
 from pytest_compileiq.machine_code.symbols import global_variables
 from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.steps import Commands, ask
@@ -78,6 +79,7 @@ def explained(error: BuildError, added: Sequence[str]) -> BuildError:
     if refused is None and _PATCHED not in error.log:
         return error
     kind, symbol = refused.groups() if refused else (_PATCHED, None)
-    why = f"{kind} against {symbol}" if symbol else kind
+    why = f"{kind} against {readable(symbol.partition('@')[0])}" if symbol else kind
     beside = f", nor with {' '.join(added)}" if added else ""
-    return BuildError(f"{_TOLD}{beside} ({why})", kind=error.kind, log=error.log, refused=why)
+    remedy = "compile what is linked besides, such as an archive, with -fPIC, or name its sources"
+    return BuildError(f"{_TOLD}{beside} ({why}): {remedy}", kind=error.kind, log=error.log, refused=why)
