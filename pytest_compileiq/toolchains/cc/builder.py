@@ -125,9 +125,7 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
 def _checked(cc: Cc) -> FunctionSelection:
     if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
         given = ", ".join(map(repr, cc.sources))
-        raise MarkerError(
-            f"Cc({given}): expected one or more sources, as in Cc('a.c', 'b.c'), a list as in Cc(*SOURCES)"
-        )
+        raise MarkerError(f"Cc({given}): expected one or more sources, as in Cc('a.c', 'b.c') or Cc(*SOURCES)")
     if not isinstance(cc.flags, str):
         raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
     if cc.like is not None and (not isinstance(cc.like, str) or not cc.like):

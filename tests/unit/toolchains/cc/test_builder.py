@@ -91,7 +91,7 @@ def test_naming_a_toolchain_in_a_test_file_imports_nothing_heavy() -> None:
     ("cc", "said"),
     [
         (Cc(), "one or more sources"),
-        (Cc(["a.c", "b.c"]), r"a list as in Cc\(\*SOURCES\)"),
+        (Cc(["a.c", "b.c"]), r"or Cc\(\*SOURCES\)"),
         (Cc("absent.c"), r"absent\.c.*kernels/absent\.c"),
         (Cc("sum.c", flags=["-O2"]), "one string"),  # type: ignore[arg-type]
         (Cc("sum.c", flags="-O2 '"), "flags=.*No closing quotation"),
