@@ -162,7 +162,7 @@ def test_a_build_that_holds_the_place_of_the_checkout_is_refused(project):
         }
     )
     output = made.pytest("--tune", "--tune-budget=2", code=1)
-    assert "from a copy of the project in another directory gives different machine code in kernel, where, so" in output
+    assert "from a copy of the project in another directory gives different machine code in where, so" in output
     assert f"remove what puts the place of this one ({made.root}) into the code" in output
     assert not (made.root / "acf").exists()
 

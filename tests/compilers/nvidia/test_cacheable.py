@@ -124,7 +124,8 @@ def test_a_file_that_a_command_names_is_an_input(root):
     build = nvcc(root).cacheable(None)
     named = write_files(root, {"libdevice.10.bc": "", "more.bc": ""})
     cicc = f'{build.listing.before[1]} -nvvmir-library "{named}/libdevice.10.bc" --more=more.bc'
-    _, installed = replace(build, listing=replace(build.listing, before=(build.listing.before[0], cicc))).inputs()
+    listing = replace(build.listing, before=(build.listing.before[0], cicc))
+    _, installed = structs.replace(build, listing=listing).inputs()
     assert {f"{named}/libdevice.10.bc", f"{named}/more.bc"} <= installed.files
 
 
