@@ -77,7 +77,9 @@ def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult | str:
     here, sources = benchmark.place, benchmark.fingerprint.sources
     try:
         there = lay_out(here, sources, benchmark.builder.compiler.command, benchmark.builds.directory / "elsewhere")
-        moved = benchmark.spec.toolchain.resolve(there)
+        resolved, command = benchmark.spec.toolchain.resolve(there), benchmark.builder.compiler.command
+        # Where the builder stands in for one whose builds cannot be loaded, so does its like there.
+        moved = next((each for each in resolved.versions if each.compiler.command == command), resolved)
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
             return f"a copy of the project reads {others[0][0]} too: name files relative to the test file"
         return moved.build(None, benchmark.builds.directory / "baseline-elsewhere", timeout_s=benchmark.spec.timeout_s)

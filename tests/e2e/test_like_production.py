@@ -60,6 +60,7 @@ def test_the_change_that_loads_production_s_objects_is_told_where_they_are_prove
     )
     tuned = there.pytest("--tune", "--tune-budget=2", code=0)
     assert f"compiled with {change}" in tuned
+    assert "another checkout" not in tuned  # a copy of the project was built with the change, and is the same
     assert "proven" in there.pytest(code=0).lower()
     there.pytest("--tune", "--tune-budget=0", code=0)  # which proves them again
     assert f"total was proven with {change}: a command without" in there.acf("flags", "total", "--compiler=gcc")
