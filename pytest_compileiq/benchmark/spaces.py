@@ -80,13 +80,14 @@ def without_baseline_values(knobs: Knobs, space: Space, builder: Builder, known:
 
     An option stays where others change its value in the baseline: ``-fno-tree-vectorize`` beside ``-O3``.
     """
-    left = dict(knobs)
-    for name in (gene.name for gene in space.knob_genes if gene.parent is None):
-        if name in left and is_same_value(known.get(name), value := left[name]):
-            others = options_of({other: left[other] for other in left if other != name})
-            if not name.startswith("-") or macro_of(name) or builder.says(f"{name}{value}", others):
-                del left[name]
-    return left
+    alone = {gene.name for gene in space.knob_genes if gene.parent is None}
+    idle = {name for name, value in knobs.items() if name in alone and is_same_value(known.get(name), value)}
+    left = {name: value for name, value in knobs.items() if name not in idle}
+    options = {name: f"{name}{knobs[name]}" for name in idle if name.startswith("-") and not macro_of(name)}
+    # All are asked about beside what is left by then: a compiler answers once for a set of options.
+    while changed := {name for name in options.keys() - left if not builder.says(options[name], options_of(left))}:
+        left |= {name: knobs[name] for name in changed}
+    return {name: value for name, value in knobs.items() if name in left}
 
 
 def with_baseline_values(knobs: Knobs, space: Space, known: Knobs) -> Knobs:
