@@ -245,7 +245,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             return "they hold an ACF, and the space has named knobs only"
         if not is_acf and space.opaque is not None and not space.genes:
             return f"they hold no ACF, and the space is {space.opaque}"
-        return space.why_not(spaces.with_baseline_values(controls.knobs, space, self.baseline_values))
+        return space.why_not(spaces.with_baseline_values(controls.knobs, space, lambda: self.baseline_values))
 
     @cached_property
     def fingerprint(self) -> Fingerprint:

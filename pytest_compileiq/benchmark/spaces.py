@@ -90,10 +90,11 @@ def without_baseline_values(knobs: Knobs, space: Space, builder: Builder, known:
     return {name: value for name, value in knobs.items() if name in left}
 
 
-def with_baseline_values(knobs: Knobs, space: Space, known: Knobs) -> Knobs:
-    """``knobs`` with what the space always has and they leave to the baseline, of whose values these are ``known``."""
-    always = (gene.name for gene in space.knob_genes if gene.parent is None and gene.knockout_prob == 0)
-    return {**{name: known[name] for name in always if name in known}, **knobs}
+def with_baseline_values(knobs: Knobs, space: Space, known: Callable[[], Knobs]) -> Knobs:
+    """``knobs`` with what the space always has and they leave to the baseline, whose values are ``known``."""
+    always = {gene.name for gene in space.knob_genes if gene.parent is None and gene.knockout_prob == 0} - knobs.keys()
+    # Of most spaces nothing is asked: to know the baseline's values may take a compiler.
+    return {**{name: value for name, value in known().items() if name in always}, **knobs} if always else knobs
 
 
 def _with_classes(base: BaseSpace | None, classes: Sequence[ControlClass], builder: Builder, nodeid: str) -> Space:
