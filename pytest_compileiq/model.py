@@ -263,9 +263,7 @@ class Fingerprint:
     benchmark: str
     command: str
     sources: Mapping[str, str]  # by path relative to rootdir
-    parts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # which tell what changed in the benchmark, and decide nothing
+    parts: Mapping[str, str] = field(default_factory=dict)  # of the benchmark: they tell its change, and decide nothing
     values: Mapping[str, str] = field(default_factory=dict)  # of the test's inputs
     environment: Mapping[str, str] = field(default_factory=dict)  # name → value
 

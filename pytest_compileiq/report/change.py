@@ -114,7 +114,7 @@ def facts(change: Change) -> Iterator[Fact]:
         ("claims", map(_claim_step, change.claims) if len(change.claims) > 1 else ()),
         ("devices", (f"now also proven on {device}" for device in change.devices_added)),
         ("devices", _other_units(change)),
-        ("metrics", (_step(step, ": ") for step in change.metrics)),
+        ("metrics", map(_step, change.metrics)),
         ("compiler", map(_step, change.environment)),
         ("stale by", change.inputs),
         ("classes", [in_effect_text(change.classed, change.licences)] if change.classes else ()),
@@ -136,7 +136,7 @@ def facts(change: Change) -> Iterator[Fact]:
                 for step in change.functions
             ),
         ),
-        ("code", (_digest_step(step, " (") for step in change.code)),
+        ("code", map(_digest_step, change.code)),
         ("checks", unchecked(claims)),
         ("stress", draws_lines(claims)),
         ("history", change.history),
@@ -200,10 +200,8 @@ def _claim_step(step: ClaimStep) -> str:
     return f"{where}: {new if step.old is None else f'{old} → {new}'}"
 
 
-def _step(step: Step, behind: str = "") -> str:
-    return (
-        f"{_what(step, behind)} {'none' if step.old is None else step.old} → {'none' if step.new is None else step.new}"
-    )
+def _step(step: Step) -> str:
+    return f"{_what(step)} {'none' if step.old is None else step.old} → {'none' if step.new is None else step.new}"
 
 
 def _knob(step: Step) -> str:
@@ -211,12 +209,10 @@ def _knob(step: Step) -> str:
     return f"added {new}" if old is None else f"removed {old}" if new is None else f"{old} → {new}"
 
 
-def _digest_step(step: Step, behind: str = "") -> str:
+def _digest_step(step: Step) -> str:
     old, new = (str(digest)[:_DIGEST_SHOWN] if digest else "none" for digest in (step.old, step.new))
-    return f"{_what(step, behind)} {old} → {new}"
+    return f"{_what(step)} {old} → {new}"
 
 
-def _what(step: Step, behind: str) -> str:
-    """What changed, an entry by its name: it ends at the last ``behind``, if there is one."""
-    entry, sign, rest = step.what.rpartition(behind) if behind else ("", "", step.what)
-    return f"{readable(entry) if entry else ''}{sign}{rest}"
+def _what(step: Step) -> str:
+    return f"{readable(step.entry)}{step.what.removeprefix(step.entry)}" if step.entry else step.what

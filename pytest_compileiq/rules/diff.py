@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 
@@ -81,6 +81,7 @@ class Step:
     what: str
     old: KnobValue | None
     new: KnobValue | None
+    entry: str | None = None  # with which ``what`` begins
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,8 @@ def _metrics(before: Artifact | None, after: Artifact) -> Iterator[Step]:
     news = _shipped(after)
     for entry in sorted(olds.keys() | news.keys()):
         old, new = (code[entry].metrics if entry in code else {} for code in (olds, news))
-        yield from _steps({f"{entry}: {k}": v for k, v in old.items()}, {f"{entry}: {k}": v for k, v in new.items()})
+        named = ({f"{entry}: {metric}": value for metric, value in metrics.items()} for metrics in (old, new))
+        yield from (replace(step, entry=entry) for step in _steps(*named))
 
 
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
@@ -255,7 +257,7 @@ def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
     for entry in sorted(before.code.keys() | after.code.keys()):
         for arm, (old, new) in codes.items():
             if old.get(entry) != new.get(entry):
-                yield Step(f"{entry} ({arm})", old.get(entry), new.get(entry))
+                yield Step(f"{entry} ({arm})", old.get(entry), new.get(entry), entry)
 
 
 # ── what surrounds it ────────────────────────────────────────────────────────────────────────────────────────────

@@ -181,14 +181,14 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
         }
 
     old, new = side(code=with_metrics(32)), side(code=with_metrics(24))
-    assert compare(old, new).metrics == (Step("k: registers", 32, 24),)
-    assert compare(None, new).metrics == (Step("k: registers", 40, 24),)
+    assert compare(old, new).metrics == (Step("k: registers", 32, 24, "k"),)
+    assert compare(None, new).metrics == (Step("k: registers", 40, 24, "k"),)
     withdrawn = side(code=with_metrics(24), **RETIRED)
-    assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40),)
+    assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40, "k"),)
     eight = CodeTable(sha256="1" * 64, metrics={"registers": 8})
     further = side(code=with_metrics(24) | {"b": CodePair(baseline=eight, tuned=eight)})
-    assert compare(new, further).metrics == (Step("b: registers", None, 8),)
-    assert compare(further, new).metrics == (Step("b: registers", 8, None),)
+    assert compare(new, further).metrics == (Step("b: registers", None, 8, "b"),)
+    assert compare(further, new).metrics == (Step("b: registers", 8, None, "b"),)
 
 
 def test_knobs_and_controls_are_told_apart():
