@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -49,7 +49,7 @@ class Place:
 
     test_dir: Path
     rootdir: Path
-    host_flags: HostFlags | None = None
+    host_flags: HostFlags | None = field(default=None, hash=False)  # it may be a dict
     jobs: int = 1
 
 

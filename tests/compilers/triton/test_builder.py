@@ -109,6 +109,13 @@ def test_it_compiles_without_a_gpu_by_the_ptxas_that_it_is_given(project, tmp_pa
     assert not {"triton", "torch"} & set(sys.modules)
 
 
+def test_its_kernel_is_described_for_the_machine_of_a_cluster(project):
+    """Whose flags come as a dict."""
+    triton = Triton("k.py::scale", signature=SIGNATURE, arch="sm_90a", constexprs={"BLOCK": 512})
+    there = resolve(triton, Place(project / "kernels", project, host_flags={}))
+    assert there.knobs_taken == builder(project).knobs_taken
+
+
 @pytest.mark.parametrize("kernel", ["scale", "wrong"])
 def test_builds_together_are_those_of_processes_that_begin_from_nothing(project, tmp_path, kernel):
     def attempt(place: str, together: bool) -> tuple[object, str, bytes]:
