@@ -31,7 +31,7 @@ from pytest_compileiq.report.claims import (
     worse_texts,
 )
 from pytest_compileiq.rules.claims import ClaimStep, standing
-from pytest_compileiq.rules.diff import Change, Kind, Step
+from pytest_compileiq.rules.diff import Change, EntryStep, Kind, Step
 from pytest_compileiq.rules.words import pair_texts, unit_text
 from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.system.printing import json_text
@@ -215,4 +215,6 @@ def _digest_step(step: Step) -> str:
 
 
 def _what(step: Step) -> str:
-    return f"{readable(step.entry)}{step.what.removeprefix(step.entry)}" if step.entry else step.what
+    if isinstance(step, EntryStep):
+        return f"{readable(step.entry)}{step.what.removeprefix(step.entry)}"
+    return step.what

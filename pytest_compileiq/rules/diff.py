@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
@@ -81,7 +81,13 @@ class Step:
     what: str
     old: KnobValue | None
     new: KnobValue | None
-    entry: str | None = None  # with which ``what`` begins
+
+
+@dataclass(frozen=True)
+class EntryStep(Step):
+    """A value of an entry function, by whose name ``what`` begins."""
+
+    entry: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class Change:
     claims: tuple[ClaimStep, ...] = ()  # every claim of both sides, sorted by device, workload, objective
     devices_added: tuple[str, ...] = ()  # device models with a claim on one side only
     devices_dropped: tuple[str, ...] = ()
-    metrics: tuple[Step, ...] = ()  # exact ones of shipped code; an added artifact's start at its own baseline
+    metrics: tuple[EntryStep, ...] = ()  # exact ones of shipped code; an added artifact's start at its own baseline
     environment: tuple[Step, ...] = ()  # compiler, its command, driver of each device
     inputs: tuple[str, ...] = ()  # the causes that made the old artifact stale, in sentences
     knobs: tuple[Step, ...] = ()  # named knobs that changed; None is absent (off)
@@ -110,7 +116,7 @@ class Change:
     classed: Classed = field(default_factory=Classed)  # the newest controls by their own class
     licences: tuple[Licence, ...] = ()  # they widen these
     controls: Step | None = None  # digests of the controls file, where they differ
-    code: tuple[Step, ...] = ()  # digests of changed machine code, for each entry function and arm
+    code: tuple[EntryStep, ...] = ()  # digests of changed machine code, for each entry function and arm
     functions: tuple[Step, ...] = ()  # entry functions that the test stands for on one side only
     worse_entries: tuple[WorseEntry, ...] = ()  # lost on a metric whose claim did not lose
     also_changes: tuple[str, ...] = ()  # entry functions changed beside those that the test stands for
@@ -243,21 +249,21 @@ def _shipped(artifact: Artifact) -> Mapping[str, CodeTable]:
     return {entry: pair.tuned if tuned and pair.tuned else pair.baseline for entry, pair in artifact.code.items()}
 
 
-def _metrics(before: Artifact | None, after: Artifact) -> Iterator[Step]:
+def _metrics(before: Artifact | None, after: Artifact) -> Iterator[EntryStep]:
     olds = _shipped(before) if before else {entry: pair.baseline for entry, pair in after.code.items()}
     news = _shipped(after)
     for entry in sorted(olds.keys() | news.keys()):
         old, new = (code[entry].metrics if entry in code else {} for code in (olds, news))
         named = ({f"{entry}: {metric}": value for metric, value in metrics.items()} for metrics in (old, new))
-        yield from (replace(step, entry=entry) for step in _steps(*named))
+        yield from (EntryStep(step.what, step.old, step.new, entry) for step in _steps(*named))
 
 
-def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
+def _code(before: Artifact, after: Artifact) -> Iterator[EntryStep]:
     codes = {arm: [code_of(artifact, arm) for artifact in (before, after)] for arm in ARMS}
     for entry in sorted(before.code.keys() | after.code.keys()):
         for arm, (old, new) in codes.items():
             if old.get(entry) != new.get(entry):
-                yield Step(f"{entry} ({arm})", old.get(entry), new.get(entry), entry)
+                yield EntryStep(f"{entry} ({arm})", old.get(entry), new.get(entry), entry)
 
 
 # ── what surrounds it ────────────────────────────────────────────────────────────────────────────────────────────

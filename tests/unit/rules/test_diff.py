@@ -11,7 +11,7 @@ from pytest_compileiq.claim import ChecksTable, Claim, DecisionRecord, Stress, S
 from pytest_compileiq.model import Licence
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.classes import Classed
-from pytest_compileiq.rules.diff import Kind, Side, Step, compare, pair_renamed
+from pytest_compileiq.rules.diff import EntryStep, Kind, Side, Step, compare, pair_renamed
 from tests.unit.artifacts import TARGET, make_artifact
 
 NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
@@ -181,14 +181,14 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
         }
 
     old, new = side(code=with_metrics(32)), side(code=with_metrics(24))
-    assert compare(old, new).metrics == (Step("k: registers", 32, 24, "k"),)
-    assert compare(None, new).metrics == (Step("k: registers", 40, 24, "k"),)
+    assert compare(old, new).metrics == (EntryStep("k: registers", 32, 24, "k"),)
+    assert compare(None, new).metrics == (EntryStep("k: registers", 40, 24, "k"),)
     withdrawn = side(code=with_metrics(24), **RETIRED)
-    assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40, "k"),)
+    assert compare(new, withdrawn).metrics == (EntryStep("k: registers", 24, 40, "k"),)
     eight = CodeTable(sha256="1" * 64, metrics={"registers": 8})
     further = side(code=with_metrics(24) | {"b": CodePair(baseline=eight, tuned=eight)})
-    assert compare(new, further).metrics == (Step("b: registers", None, 8, "b"),)
-    assert compare(further, new).metrics == (Step("b: registers", 8, None, "b"),)
+    assert compare(new, further).metrics == (EntryStep("b: registers", None, 8, "b"),)
+    assert compare(further, new).metrics == (EntryStep("b: registers", 8, None, "b"),)
 
 
 def test_knobs_and_controls_are_told_apart():
