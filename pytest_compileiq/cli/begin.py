@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_compileiq.cli.locate import acf_dir, configures_pytest, open_store
+from pytest_compileiq.cli.locate import acf_dir, configures_pytest, open_store, store_root
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.files import Unfit, read_regular
@@ -60,8 +60,11 @@ def _init(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from pytest_compileiq.cli.doctor import examine, of_the_project
     from pytest_compileiq.model import Target
+    from pytest_compileiq.store.store import Store
 
-    store, findings = open_store(options), examine()
+    # The first command on a machine: there is no store yet. One that is named has to be there.
+    store = Store(store_root(options)) if options.acf_dir is None else open_store(options)
+    findings = examine()
     lines = Counter(Target(target).line for name in store.names() for target in store.targets(name))
     section = ""
     for finding in (*of_the_project(lines, findings), *findings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.cli import doctor
+from pytest_compileiq.cli.main import main
 from pytest_compileiq.timing.gpu_watch import SHARED
 
 
@@ -62,3 +63,12 @@ def test_what_the_project_s_artifacts_are_compiled_with_comes_first_and_says_whe
         ("rustc1", "1 artifact: not known to this command", ""),
         ("triton3.9.ptxas13.3", "1 artifact: not here: triton 3.9, ptxas 13.3", "pip install triton"),
     ]
+
+
+def test_it_needs_no_store_and_refuses_one_that_is_named_and_not_there(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Examined("compiler", "gcc", "12.2.0")])
+    assert main(["doctor"]) == 0
+    assert "gcc" in capsys.readouterr().out
+    assert main(["--acf-dir", "gone", "doctor"]) == 2
+    assert "there is no directory" in capsys.readouterr().err
