@@ -39,6 +39,7 @@ class Cubin:
         assembler: the version line in the note that ptxas leaves; empty without a note.
         command: ptxas's command line in the same note; empty without a note.
         is_separate: relocatable device code (``-rdc=true``), linked by nvlink or to be linked.
+        is_linked: nvlink has filled in its addresses.
     """
 
     entries: Mapping[str, CodeDigest]
@@ -46,6 +47,7 @@ class Cubin:
     assembler: str
     command: str
     is_separate: bool
+    is_linked: bool
 
 
 def read_cubin(path: Path) -> Cubin:
@@ -93,6 +95,7 @@ class _Reader:
             assembler=next((word for word in words if word.startswith("Cuda compilation tools")), ""),
             command=next((word for word in reversed(words) if word.startswith("-") or " -" in word), ""),
             is_separate=self._image.is_relocatable or b"nvlink" in note,
+            is_linked=b"nvlink" in note and not self._image.is_relocatable,
         )
 
     def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:

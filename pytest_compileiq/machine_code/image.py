@@ -72,11 +72,16 @@ def caller_of(function: str) -> str:
 _ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
 _OTHER_OFFSET = 5  # of st_other in an Elf64_Sym
 _ABI_OF_WIDE_FLAGS = 8  # since then e_flags holds the architecture above its low byte, before in it
+# Types of sections that take memory and hold no bytes in the file: relocatable code has globals and shared memory in
+# types of CUDA's own, and what lies in the file at their offset belongs to others.
+_WITHOUT_BYTES = frozenset({"SHT_NOBITS", 0x70000007, 0x7000000A})
 # Sections that belong to one function carry its name.
 _OWNED = re.compile(r"\.(?:text|nv\.constant\d+|nv\.info|nv\.shared|nv\.local)\.(?!reserved)(.+)", re.DOTALL)
 _DATA = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?)")
 # Names that the compiler numbers in the order of the file: texts of printf, unnamed constants.
 _NUMBERED = re.compile(r"(?:\$str|__unnamed_)[$\d]*")
+# A shared variable of a function in relocatable code: ptxas numbers them in the order of the file.
+_SHARED = re.compile(r"(\$__.+)__\d+", re.DOTALL)
 _ADDRESS_TAKEN, _CALLS_INDIRECTLY = -2, -3  # what the pairs after such a mark in .nv.callgraph are
 
 
@@ -130,7 +135,7 @@ class Image:
     def content(self, index: int) -> bytes:
         """The bytes of a section; of one that holds none in the file, as many zeros as it takes in memory are meant."""
         section = self.sections[index]
-        return b"" if section["sh_type"] == "SHT_NOBITS" else bytes(section.data())
+        return b"" if section["sh_type"] in _WITHOUT_BYTES else bytes(section.data())
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """The attributes that kernels are launched by, each with the function whose section it is in, or ""."""
@@ -156,6 +161,8 @@ class Image:
         name = symbol.name
         if symbol["st_info"]["type"] == "STT_SECTION" and not name:
             name = self.sections[symbol["st_shndx"]].name
+        if shared := _SHARED.fullmatch(name):
+            name = shared[1]
         return "" if _NUMBERED.fullmatch(name) else without_module_id(name)
 
     @cached_property

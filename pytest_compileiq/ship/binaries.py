@@ -121,6 +121,7 @@ class BuiltEntry:
     # where inline functions are entries that an artifact stands for; device code alone.
     others: frozenset[str] = frozenset()
     is_separate: bool = False  # relocatable device code: -rdc=true
+    is_linked: bool = False  # and nvlink has filled in its addresses
     command: str = ""  # ptxas's, as it notes it; empty of host code
 
 
@@ -234,4 +235,4 @@ def _kernels(cubin: Path, path: Path) -> Iterator[BuiltEntry]:
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
         architecture, others = named[1] if named else UNKNOWN, frozenset(code.former)
-        yield BuiltEntry(path, architecture, entry, code.sha256, others, read.is_separate, read.command)
+        yield BuiltEntry(path, architecture, entry, code.sha256, others, read.is_separate, read.is_linked, read.command)

@@ -90,6 +90,26 @@ def test_relocatable_code_is_told_and_equal_where_the_code_is(tmp_path):
     assert (linked.entries["k"].sha256 == whole.sha256) is not bool(differs), differs
 
 
+SHARED = """
+.visible .entry s(.param .u64 p) {
+.reg .b64 %rd<4>; .reg .b32 %r<2>; .reg .f32 %f<2>; .shared .align 4 .b8 held[256];
+ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r1, held; mov.u32 %r0, %tid.x;
+mad.lo.u32 %r0, %r0, 4, %r1; ld.global.f32 %f1, [%rd2]; st.shared.f32 [%r0], %f1; bar.sync 0;
+ld.shared.f32 %f0, [held+4]; st.global.f32 [%rd2], %f0;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("flags", [("-c",), ("-c", "-lineinfo")])
+def test_digest_of_relocatable_shared_memory_holds_nothing_of_the_rest_of_the_file(tmp_path, flags):
+    alone = entries(tmp_path, ptx() + SHARED, "-c")["s"]
+    behind = entries(tmp_path, ptx(a="mul", b="add") + SHARED, *flags)["s"]
+    assert alone.sha256 == behind.sha256
+    larger = entries(tmp_path, ptx() + SHARED.replace("held[256]", "held[512]"), "-c")["s"]
+    assert larger.sha256 != alone.sha256
+
+
 @pytest.mark.parametrize("flags", [(), ("-c",)])
 def test_digest_of_an_entry_holds_only_the_data_it_reaches(tmp_path, flags):
     def changed(before: str, after: str) -> set[str]:

@@ -20,7 +20,7 @@ OTHERS = (REDUCE, "plain", "_Z4overPf", "_Z4overPd", "_Z5plaini", "plai")
 def cubin(*symbols: str) -> Cubin:
     names = {symbol: symbol for symbol in symbols}
     entries = {symbol: CodeDigest(f"in this file {symbol}", {"registers": 8}) for symbol in symbols}
-    return Cubin(entries, names, "", "", is_separate=False)
+    return Cubin(entries, names, "", "", is_separate=False, is_linked=False)
 
 
 def test_entries_go_by_their_expressions_and_labels_are_left_out():
