@@ -70,7 +70,7 @@ def verdict(lines: Sequence[Sentence]) -> Match:
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Standing = Literal["proven", "baseline", "neither", "missing"]
+Standing = Literal["proven", "baseline", "neither", "missing", "linked"]
 _Key = tuple[str, str]  # name and target
 Artifacts = Mapping[_Key, Artifact]
 _Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of an artifact that stand for it
@@ -90,7 +90,7 @@ class EntryFinding:
 
     @property
     def verdict(self) -> Match:
-        return Match.RIGHT if self.standing == "proven" else Match.DIFFERS
+        return {"proven": Match.RIGHT, "linked": Match.CANNOT_TELL}.get(self.standing, Match.DIFFERS)
 
 
 def artifacts_of(store: Store, names: Sequence[str]) -> Artifacts:
@@ -189,6 +189,11 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
     labels = ", ".join(label for _, label in expected)
     added = dict.fromkeys(deploy(artifact).added_to(artifact.compiler) for artifact, _ in rivals.values())
     proven_with = ", ".join(filter(None, added)) if kernel.architecture == HOST else ""
+    separate = [artifact for artifact, _ in rivals.values() if "-rdc=true" in artifact.compiler.command]
+    if kernel.is_linked and separate:
+        objects_of = ", ".join(sorted({source for artifact in separate for source in _sources(artifact)}))
+        why = f"linked by nvlink, which fills in addresses: give the object file of {objects_of} for {labels}"
+        return finding("linked", why)
     how = "; other code: -rdc" if kernel.is_separate else f", which is made with {proven_with}" if proven_with else ""
     sources = max(len(_sources(artifact)) for artifact, _ in rivals.values())
     if kernel.architecture == HOST and objects < sources:  # what serves a function may lie in another object
@@ -289,7 +294,8 @@ def _sentences(findings: Sequence[EntryFinding]) -> Iterator[Sentence]:
         else:
             subject = f"{quantity(len(group), 'function')}{on} are"
             differing = [f"{readable(item.entry)}{f' ({item.digests})' if item.digests else ''}" for item in group]
-            details = "" if verdict is Match.RIGHT else ", ".join(first_of(differing, _MOST_LISTED))
+            listed_once = first_of([*dict.fromkeys(differing)], _MOST_LISTED)  # an entry has each architecture's code
+            details = "" if verdict is Match.RIGHT else ", ".join(listed_once)
         yield Sentence(verdict, f"{where}: {subject} {what}{f': {details}' if details else ''}")
 
 

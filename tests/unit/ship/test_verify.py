@@ -20,6 +20,18 @@ def test_compare_code_of_neither_arm_says_that_it_is_relocatable(is_separate):
     assert finding.what == f"neither proven arm of k ({target}){'; other code: -rdc' if is_separate else ''}"
 
 
+def test_compare_of_what_nvlink_linked_asks_for_the_object_of_an_artifact_to_be_linked():
+    target = "sm_90a-nvcc13.3"
+    made = make_artifact(target=target)
+    source = next(iter(made.fingerprint.sources))
+    compiler = made.compiler.model_copy(update={"command": ("nvcc", "-rdc=true", source)})
+    made = made.model_copy(update={"compiler": compiler})
+    kernel = BuiltEntry(Path("program"), "sm_90a", "k", "0" * 64, is_separate=True, is_linked=True)
+    (line,), (finding, _) = compare(Contents((kernel, kernel)), {("k", target): made}, "program", named=False)
+    assert finding.verdict is line.verdict is Match.CANNOT_TELL
+    assert line.message.endswith(f"give the object file of {source} for k ({target}): k"), "and k once"
+
+
 @pytest.mark.parametrize(
     ("kind", "command", "verdict"),
     [
