@@ -115,7 +115,7 @@ def read_database(like: str, place: Place) -> Database:
 
 
 def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, rootdir: Path) -> Iterator[str]:
-    """``words`` of ``entry`` with the content of its response files in their place.
+    """``words`` of ``entry`` with the content of its response files in their place, but for controls of artifacts.
 
     Raises:
         MarkerError: one of them cannot be read here, or they are too many.
@@ -125,7 +125,7 @@ def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, r
     def expand(words: Sequence[str], depth: int) -> Iterator[str]:
         nonlocal left
         for word in words:
-            if not word.startswith("@"):
+            if not word.startswith("@") or word.endswith(".acf"):  # no baseline has controls
                 yield word
                 continue
             path = rootdir / checkout.path(word[1:], entry.directory)
@@ -142,7 +142,8 @@ def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, r
             except (ValueError, Unfit) as error:
                 raise MarkerError(
                     f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
-                    "project first, or give the command's options in flags="
+                    "project first (with acf flags --on-stale=omit, if that writes it), or give the command's options "
+                    "in flags="
                 ) from error
             yield from expand(content, depth + 1)
 

@@ -156,7 +156,7 @@ class SourceLicences:
             yield Licence(name, "order", where, "taking out the directive, or the flag that turns it on (-fopenmp)")
         for setter, place in seen.modes.items():
             where = f"{setter} at {self._in_project(place)}"
-            yield Licence("rounding mode", "contraction", where, "leaving the mode alone: no flag is enough")
+            yield Licence("rounding mode", "contraction", where, "leaving the mode alone")
         if seen.bits and seen.arithmetic:
             where = self._in_project(seen.bits)
             yield Licence("NaN payloads", "order", where, "reading no bits, and no sign, of a value that may be NaN")

@@ -178,7 +178,7 @@ def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto
     switches = [option for option, _ in options if _SWITCHES_LTO.fullmatch(option)]
     without_lto = without_lto or switches[-1:] == [NO_LTO]
     flags: list[str] = []
-    left_out = list(launcher)
+    left_out = [*launcher, *(checkout.text(word) for word in words if word.startswith("@"))]
     for option, value in options:
         if _LTO.fullmatch(option + value) and without_lto:
             left_out.append(option + value)

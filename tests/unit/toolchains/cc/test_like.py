@@ -92,6 +92,13 @@ def test_response_files_stand_open(tmp_path: Path) -> None:
     assert flags(tmp_path, "@more.rsp -c a.c", **inner) == "'-DA=b c' -Ix -O3"
 
 
+@pytest.mark.parametrize("words", ["@/ci/project/acf/k/t.acf -c a.c", "@k.flags -c a.c"])
+def test_controls_that_a_build_applies_are_left_out_of_the_baseline(tmp_path: Path, words: str) -> None:
+    files = {"build/k.flags": "@/ci/project/acf/k/t.acf\n", "acf/k/t.acf": "-O3\n"}
+    found = production(project(tmp_path, recorded(f"gcc -O2 {words}"), **files))
+    assert (found.flags, found.left_out) == (("-O2",), ("@acf/k/t.acf",))
+
+
 @pytest.mark.parametrize("content", [{}, {"build/x.rsp": "'"}, {"build/x.rsp": "@x.rsp"}, {"build/x.rsp": "-DX=\0"}])
 def test_a_response_file_that_cannot_be_opened_is_named(tmp_path: Path, content: dict[str, str]) -> None:
     with pytest.raises(MarkerError, match=r"reads @x\.rsp, which cannot be read here .*build/x\.rsp.*flags="):
