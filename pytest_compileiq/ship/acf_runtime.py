@@ -187,7 +187,7 @@ class Runtime:
         import hashlib
 
         path = os.path.join(self._directory, "acfs", f"{entry['sha256']}.acf")
-        if entry["options"] and _SPLIT_BY_JITS & set(path):
+        if "{path}" in "".join(entry["options"]) and _SPLIT_BY_JITS & set(path):
             return Resolution(None, f"{entry['name']}: {path} has a character that a JIT would split its options at")
         with open(path, "rb", opener=_opened) as stream:
             digest = hashlib.sha256(stream.read(_MOST_BYTES)).hexdigest()

@@ -60,9 +60,8 @@ def export_runtime(
     Raises:
         UserError: there is no such artifact.
         StoreError: an artifact is invalid.
-        EnvironmentFault: a path has a character that a JIT would split its options at.
+        EnvironmentFault: the path of an ACF has a character that a JIT would split its options at.
     """
-    plain(str(directory.absolute()))
     store.require(names)
     proven_ptx = _ptx_beside_cubins(triton_cache) if triton_cache is not None else {}
     entries, files, applied, left_out, stale, notes = [], {}, [], [], [], dict[str, None]()
@@ -88,6 +87,8 @@ def export_runtime(
                 if artifact.compiler.compiles:
                     options, ptx = words_of(name, artifact, "{path}"), _ptx_of(artifact, root, proven_ptx)
             entries.append(_entry(name, artifact, reason, options, ptx))
+    if any("{path}" in option for entry in entries for option in entry["options"]):
+        plain(str(directory.absolute()), "choose another --runtime")
     if omit_stale or not stale:
         _write(directory, entries, files)
     return Exported(tuple(applied), tuple(left_out), tuple(stale), tuple(notes))

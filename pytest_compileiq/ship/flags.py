@@ -206,10 +206,13 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
     return store.root.parent
 
 
-def plain(path: str) -> str:
+_BY_A_LINK = "link its project to a path without one (ln -s DIR LINK) and name that, as in acf --acf-dir LINK/acf"
+
+
+def plain(path: str, remedy: str = _BY_A_LINK) -> str:
     """``path``; raises ``EnvironmentFault`` if a tool on its way to the compiler would split or change it."""
     if not _PLAIN_PATH.fullmatch(path):
-        raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: move it elsewhere")
+        raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: {remedy}")
     return path
 
 
@@ -249,7 +252,7 @@ def _why_not_here(name: str, artifact: Artifact, here: _Compiler, asked: Sequenc
     if line != here.line:
         return (
             f"{name} is for {line} and {here.program} is {here.line} ({here.version}): compile with {line}, or tune "
-            f"with this one: pytest --tune {for_shell(artifact.benchmark)}"
+            f"with compiler={here.program!r} in its marker: pytest --tune {for_shell(artifact.benchmark)}"
         )
     if foreign := [architecture for architecture in asked if architecture not in proven]:
         mine, theirs = ", ".join(proven), ", ".join(foreign)

@@ -460,7 +460,10 @@ def test_a_path_that_nvcc_would_split_is_refused_to_nvcc_alone(cuda_project, tmp
     flags = ["--acf-dir", str(elsewhere / "acf"), "flags"]
     assert main([*flags, "scale", "--compiler", "nvcc", "--arch", "sm_90a"]) != 0
     said = capsys.readouterr()
-    assert said.out == "" and "nvcc would split at: move it elsewhere" in said.err
+    assert said.out == "" and "nvcc would split at: link its project to a path without one" in said.err
+    (tmp_path / "link").symlink_to(elsewhere)  # the remedy
+    assert main(["--acf-dir", str(tmp_path / "link/acf"), "flags", "scale", "--compiler", "nvcc"]) == 0
+    assert f"-Xptxas=--apply-controls={tmp_path / 'link/acf'}" in capsys.readouterr().out
     assert main([*flags, "add", "--compiler", "ptxas"]) == 0
     assert "with a blank" in capsys.readouterr().out
 

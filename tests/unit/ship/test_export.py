@@ -116,6 +116,19 @@ def test_a_measured_claim_holds_for_its_device_and_an_exact_one_for_its_architec
     assert "proven on NVIDIA H200, not on NVIDIA H100" in measured.resolve("softmax", "sm_90a", "NVIDIA H100").reason
 
 
+def test_a_directory_with_a_blank_takes_all_but_the_files_that_a_jit_is_named(store, tmp_path, capsys):
+    assert main(["export", "--runtime", "with a blank"]) == 2
+    assert "'" + str(tmp_path / "with a blank") in (said := capsys.readouterr().err)
+    assert said.endswith("would split at: choose another --runtime\n") and not (tmp_path / "with a blank").exists()
+    data = b"num_warps=8\n"
+    file = f"{TARGET}-{sha256_hex(data)[:8]}.acf"
+    launch = Controls(kind="options", file=file, sha256=sha256_hex(data), size_bytes=len(data), knobs={"num_warps": 8})
+    store.write("softmax", artifact(controls=launch), controls=[data], samples=())
+    assert main(["export", "--runtime", "with a blank"]) == 0
+    found = load(tmp_path / "with a blank").resolve("softmax", "sm_90a")
+    assert found.path and not found.options and dict(found.params) == {"num_warps": 8}
+
+
 def test_acf_disable_turns_off_by_name_or_all_at_any_time(exported, monkeypatch):
     assert exported.resolve("softmax", "sm_90a").path
     for value in ("softmax", "other, softmax", "all"):
