@@ -57,7 +57,7 @@ def refusal(kernel: str, *, root: Path, device: str | None) -> str:
     """Why Triton cannot be told the definition of ``kernel``; empty where it can."""
     place = Place(root, root)
     try:
-        describe(replace(find_kernel(kernel, place), device=device), ARCHITECTURE, place)
+        describe(replace(find_kernel(kernel, place), device=device), ARCHITECTURE)
     except CompileIQError as error:
         return str(error).replace(kernel, "the kernel")
     return ""

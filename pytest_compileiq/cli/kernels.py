@@ -186,9 +186,20 @@ def _triton(file: Path, text: str) -> Iterator[KernelInSource]:
         return
     nodes = (node for each in body for node in ast.walk(each))
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    wrapped = {name for node in body if isinstance(node, ast.Assign) for name in _wrapped(node.value)}
     for node in body:
         if not isinstance(node, ast.FunctionDef) or node.name in called:
             continue
         decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-        if any(".".join(chain_of(each) or ()) in _TRITON_JIT for each in decorators):
+        if node.name in wrapped or any(map(_is_jit, decorators)):
             yield KernelInSource(file, node.name, "triton", node=node)
+
+
+def _is_jit(node: ast.expr) -> bool:
+    return ".".join(chain_of(node) or ()) in _TRITON_JIT
+
+
+def _wrapped(value: ast.expr) -> Iterator[str]:
+    """The function of ``kernel = triton.jit(kernel)``."""
+    if isinstance(value, ast.Call) and _is_jit(value.func):
+        yield from (each.id for each in value.args if isinstance(each, ast.Name))

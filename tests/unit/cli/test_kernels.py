@@ -54,3 +54,9 @@ def test_definitions_of_a_hostile_text_end(tmp_path):
         assert not look(tmp_path, frozenset()).variables
     for text in ("/*" * 200_000, "f(" * 200_000 + "{", "{" * 400_000, '"\\' * 200_000, "template <" * 50_000 + "){"):
         assert list(definitions(text)) == []
+
+
+def test_a_function_that_is_wrapped_later_is_a_kernel_of_triton(tmp_path):
+    text = "import triton\ndef k(x): pass\ndef other(x): pass\nk = triton.jit(k)\nk = triton.heuristics({})(k)\n"
+    (tmp_path / "k.py").write_text(text)
+    assert [each.spelled for each in look(tmp_path, frozenset()).kernels] == ["k.py::k"]

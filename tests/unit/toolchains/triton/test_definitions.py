@@ -81,6 +81,16 @@ def test_what_a_decorator_reads_is_what_stands_before_it(tmp_path):
     assert len(statements) == 2
 
 
+@pytest.mark.parametrize("pruner", ["prune", "lambda *given: prune(*given)"])
+def test_what_would_prune_configs_is_never_called_and_needs_nothing(tmp_path, pruner):
+    before = "def prune(configs, given):\n    from world import CACHE\n    return CACHE"
+    decorator = f"@triton.autotune([], [], prune_configs_by={{'early_config_prune': {pruner}, 'top_k': 3}})"
+    files = {"k.py": f"{before}\n{decorator}\n{KERNEL.format('x')}", "world.py": "CACHE = {}"}
+    told = executed(tmp_path, files)
+    assert [*told] == ["k"] and len(told["k"]) == 1
+    assert "{'early_config_prune': print, 'top_k': 3}" in told["k"][0]
+
+
 def test_annotations_that_are_not_evaluated_need_nothing(tmp_path):
     helper = "def helper(x: torch.Tensor):\n    return x"
     lazily = of_kernel(tmp_path, f"from __future__ import annotations\nimport torch\n{helper}", "helper(x)")
