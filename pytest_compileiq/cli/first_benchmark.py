@@ -15,6 +15,7 @@ from pytest_compileiq.machine_code.prototypes import CType, Prototype
 from pytest_compileiq.rules.fingerprint import chain_of
 from pytest_compileiq.spelling import test_name
 from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 
 _ARCH = "sm_90a"
 # A matrix of as many rows lies within guards.
@@ -186,9 +187,10 @@ def _dtype(kind: CType) -> str:
 # ── CUDA and Triton ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cuda_benchmark(name: str, source: str, flags: str, *, has_neighbours: bool) -> str:
+def cuda_benchmark(name: str, marker: Nvcc, *, has_neighbours: bool) -> str:
     """The test of a CUDA kernel: of its registers, which nvcc alone tells."""
-    given = [json.dumps(source), f'arch="{_ARCH}"', f"flags={json.dumps(flags)}"]
+    options = {"arch": marker.arch, "flags": marker.flags, "like": marker.like}
+    given = [json.dumps(marker.source), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
     if has_neighbours:
         given += [f"functions={json.dumps(name)}", 'neighbours="allow"']
     of = f", of={json.dumps(name)}" if has_neighbours else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc import nvcc_command
 from pytest_compileiq.toolchains.trial_builds import TrialBuild, trial_build, with_callees, with_flags
 
 _TOLD_WITH = ("-g", "-Wl,--no-undefined")  # of the build here: prototypes, and what no source defines
@@ -78,21 +79,29 @@ def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | No
     return prototypes[0], FirstBuild(marker(paths, *libraries), called, len(whole.result.code) > 1)
 
 
-def cuda_build(kernel: KernelInSource, found: Sources, place: Place) -> tuple[str, str, bool]:
-    """Build a CUDA kernel: its source as its test sees it, its flags, and whether there are other kernels."""
+def cuda_build(kernel: KernelInSource, found: Sources, place: Place, like: str | None) -> tuple[Nvcc, bool]:
+    """Build a CUDA kernel: the marker of its test, and whether there are other kernels."""
     source = source_of(kernel, found, place.rootdir)
+    made_for = [*nvcc_command(like, source.as_posix(), (), place).architectures] if like else ["sm_90a"]
+    if not made_for:
+        raise AuthorKnows(f"{kernel.spelled}: its command in {like} compiles for no real architecture: name one there")
+    given: tuple[str, ...] = () if like else ("-O3",)
+
+    def marker(more: Iterable[str], architectures: Sequence[str]) -> Nvcc:
+        arch = architectures[0] if len(architectures) == 1 else architectures
+        return Nvcc(seen(source, place), arch=arch, flags=shlex.join([*given, *more]) or None, like=like)
+
     with TemporaryDirectory(prefix="acf-init-") as folder:
 
-        def build(more: tuple[str, ...]) -> TrialBuild:
-            nvcc = Nvcc(seen(source, place), arch="sm_90a", flags=shlex.join(["-O3", *more]))
-            return trial_build(lambda: nvcc.resolve(place), Path(folder))
+        def build(more: tuple[str, ...]) -> TrialBuild:  # for one of them, since each takes its time
+            return trial_build(lambda: marker(more, made_for[-1:]).resolve(place), Path(folder))
 
         flags, trial = with_flags(build, lambda trial: _flag_for(trial, found, place))
     if trial.result is None:
-        raise AuthorKnows(_unbuilt(kernel, trial.why_not, found, None))
+        raise AuthorKnows(_unbuilt(kernel, trial.why_not, found, like))
     if not matching(kernel.name, trial.result.code):
         raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
-    return seen(source, place), shlex.join(["-O3", *flags]), len(trial.result.code) > 1
+    return marker(flags, made_for), len(trial.result.code) > 1
 
 
 def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:
@@ -125,10 +134,10 @@ def seen(path: Path, place: Place) -> str:
 
 
 def _unbuilt(kernel: KernelInSource, why: str, found: Sources, like: str | None) -> str:
-    if kernel.language == "cuda":
-        remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
-    elif like is not None:
+    if like is not None:
         remedy = f"its author knows what the commands of {like} lack"
+    elif kernel.language == "cuda" and not found.databases:
+        remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
     else:
         remedy = f"name the build that does, by --like {found.databases[0].parent if found.databases else 'BUILD'}"
     lines = why.splitlines()

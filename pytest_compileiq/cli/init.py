@@ -133,7 +133,7 @@ def tests_of(project: Path) -> Path:
 
 
 def _text(kernel: KernelInSource, found: Sources, place: Place, like: Path | None) -> tuple[str, str | None]:
-    file = seen(kernel.file, place)
+    file, build = seen(kernel.file, place), None if like is None else seen(like, place)
     if kernel.is_template:
         raise AuthorKnows(
             f"{kernel.spelled} is a template, and only its author knows what to instantiate: name that in "
@@ -143,11 +143,11 @@ def _text(kernel: KernelInSource, found: Sources, place: Place, like: Path | Non
         return triton_benchmark(kernel, file), None
     if kernel.language == "cuda":
         try:
-            source, flags, has_neighbours = cuda_build(kernel, found, place)
+            marker, has_neighbours = cuda_build(kernel, found, place, build)
         except EnvironmentFault as error:
             raise UserError(f"{kernel.spelled}: {error}") from error
-        return cuda_benchmark(kernel.name, source, flags, has_neighbours=has_neighbours), None
-    return c_benchmark(*c_build(kernel, found, place, None if like is None else seen(like, place)))
+        return cuda_benchmark(kernel.name, marker, has_neighbours=has_neighbours), None
+    return c_benchmark(*c_build(kernel, found, place, build))
 
 
 def _chosen(found: Sources, function: str) -> KernelInSource:

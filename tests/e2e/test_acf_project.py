@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pytest_compileiq.artifact import FrontPoint
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
+from tests.files import write_files
 from tests.projects import Project, make_project
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
@@ -184,6 +188,30 @@ def test_init_of_cuda_asks_for_registers_and_refuses_a_template(here, capsys):
     assert "1 passed" in project.pytest("--acf-check=off", code=0)
     assert main(["init", "--function", "t"]) == 2
     assert "scale.cu::t is a template, and only its author knows what to instantiate" in capsys.readouterr().err
+
+
+@needs.nvcc
+def test_init_of_cuda_takes_the_command_and_the_architectures_of_a_build(here, capsys):
+    words = f"{next(installed('nvcc')).program} -DBY=3 -gencode=arch=compute_90,code=sm_90 -c scale.cu"
+    project = make_project(here, {"scale.cu": CUDA.replace("= n", "= n * BY")})
+    assert main(["init", "--function", "scale"]) == 2
+    assert '"BY" is undefined' in capsys.readouterr().err
+    built = [
+        (words, "b"),
+        (words.replace(" -c", " -gencode=arch=compute_80,code=sm_80 -c"), "c"),
+        ("nvcc -c scale.cu", "d"),
+    ]
+    for command, name in built:
+        entry = {"directory": str(here), "command": command, "file": "scale.cu"}
+        write_files(here, {f"{name}/compile_commands.json": json.dumps([entry])})
+    assert main(["init", "--function", "scale", "--like", "d"]) == 2
+    assert "its command in d compiles for no real architecture" in capsys.readouterr().err
+    for name, arch in (("c", '["sm_80", "sm_90"]'), ("b", '"sm_90"')):
+        assert main(["init", "--function", "scale", "--like", name]) == 0
+        text = (here / "test_acf_scale.py").read_text()
+        assert f'"scale.cu",\n        arch={arch},\n        like="{name}",\n    )' in text
+        assert "1 passed" in project.pytest("--acf-check=off", code=0)
+        (here / "test_acf_scale.py").unlink()
 
 
 TRITON = """\

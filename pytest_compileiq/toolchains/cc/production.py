@@ -103,6 +103,7 @@ class Production(Struct, frozen=True):
     compiler: str
     flags: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()  # of CUDA: all that it compiles for
 
 
 def production_commands(like: str, sources: Sequence[str], place: Place, *, without_lto: bool) -> list[Production]:

@@ -308,10 +308,11 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
                 flags.append("-rdc=true")
             elif word.startswith("-") and not _is_left_out(word):
                 flags.append(_here(word, entry, checkout))
+        made_in_order = sorted(made_for, key=lambda arch: (capability(arch), arch))
         if other := sorted(set(architectures) - made_for):
-            known = ", ".join(sorted(made_for)) or "no real architecture"
+            known = ", ".join(made_in_order) or "no real architecture"
             raise MarkerError(f"its command compiles for {known}, and not for {other[0]}: name those in arch=")
-        return Production(compiler, tuple(flags), tuple(before))
+        return Production(compiler, tuple(flags), tuple(before), tuple(made_in_order))
 
     return production_command(like, source, place, read)
 

@@ -64,6 +64,13 @@ def test_options_are_taken_in_every_spelling(commands, command, flags):
     assert nvcc_command("build", "src/k.cu", ["sm_90a"], commands(command)).flags == flags
 
 
+def test_what_production_compiles_for_is_told_in_the_order_of_capabilities(commands):
+    command = (
+        "nvcc -gencode=arch=compute_100,code=sm_100 --generate-code=arch=compute_90,code=[compute_90,sm_90] -c k.cu"
+    )
+    assert nvcc_command("build", "src/k.cu", (), commands(command)).architectures == ("sm_90", "sm_100")
+
+
 def test_an_architecture_that_production_does_not_compile_for_is_refused(commands):
     with pytest.raises(MarkerError, match=r"src/k\.cu: its command compiles for sm_80, sm_90a, and not for sm_75"):
         nvcc_command("build", "src/k.cu", ["sm_75"], commands(CMAKE))
