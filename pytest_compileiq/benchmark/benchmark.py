@@ -183,8 +183,10 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             return None
         if takes is None:
             return f"{opaque} is for {opaque.line}, and {self.builder.compiler.name} takes no ACF"
+        values = {key: getattr(self.spec.toolchain, key, None) for key in ("compiler", "like")}
+        named = next((f", which {key}={value!r} has to name" for key, value in values.items() if value), "")
         return (
-            f"{opaque} is for {opaque.line}, and this kernel is compiled by {takes}: {pinned(opaque.version)}, "
+            f"{opaque} is for {opaque.line}, and this kernel is compiled by {takes}: {pinned(opaque.version)}{named}, "
             "or search space='options'"
         )
 

@@ -63,7 +63,8 @@ def test_an_acf_s_space_that_the_compiler_here_cannot_take_names_the_pin_and_the
     ptx.edit("test_k.py", 'arch="sm_90a"', 'arch="sm_90a", compiler="later/bin/ptxas"')
     ptx.edit("test_k.py", ', space="options"', "")
     output = ptx.pytest("--tune", code=1)
-    assert f"is for ptxas13.3, and this kernel is compiled by ptxas13.4: {PIN}, or search space='options'" in output
+    remedy = f"{PIN}, which compiler='later/bin/ptxas' has to name, or search space='options'"
+    assert f"is for ptxas13.3, and this kernel is compiled by ptxas13.4: {remedy}" in output
 
 
 def test_after_an_upgrade_the_remedy_is_the_pin_where_nothing_can_be_searched_and_tuning_where_it_can(ptx):
