@@ -87,6 +87,7 @@ class EntryFinding:
     digests: str = ""  # where they matter
     standing: Standing = "missing"
     names: frozenset[str] = frozenset()
+    is_alike: bool = False  # proven code that the baseline has too: it does not show whether controls were applied
 
     @property
     def verdict(self) -> Match:
@@ -168,9 +169,10 @@ def _beyond_the_proven(kernel: BuiltEntry, artifacts: Artifacts) -> Sentence | N
 def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str]], objects: int) -> EntryFinding:
     """Compare one entry, from one of so many ``objects``, with its artifacts: it is right if any proved this code."""
 
-    def finding(standing: Standing, what: str, digests: str = "") -> EntryFinding:
+    def finding(standing: Standing, what: str, digests: str = "", *, is_alike: bool = False) -> EntryFinding:
         names = frozenset(name for name, _ in rivals)
-        return EntryFinding(str(kernel.path), kernel.entry, kernel.architecture, what, digests, standing, names)
+        path, entry, architecture = str(kernel.path), kernel.entry, kernel.architecture
+        return EntryFinding(path, entry, architecture, what, digests, standing, names, is_alike)
 
     own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
@@ -179,7 +181,8 @@ def _compare_entry(kernel: BuiltEntry, rivals: Mapping[_Key, tuple[Artifact, str
         proven = _proven(artifact, pair)
         if proven.sha256 in own_digests:
             arm = _SHIPPED.get(artifact.outcome, "the baseline, which was not beaten,")
-            return finding("proven", f"{arm} of {_label(key)}")
+            is_alike = artifact.outcome == "tuned" and pair.baseline.sha256 == proven.sha256
+            return finding("proven", f"{arm} of {_label(key)}", is_alike=is_alike)
         expected.append((proven.sha256[:8], _label(key)))
         if pair.baseline.sha256 in own_digests:
             baselines.append(_label(key))
@@ -282,7 +285,10 @@ def _is_host_library(artifact: Artifact) -> bool:
 def _sentences(findings: Sequence[EntryFinding]) -> Iterator[Sentence]:
     """One line for all functions with the same result; it lists several functions only if something is wrong."""
     groups: dict[tuple[Match, str], list[EntryFinding]] = {}
+    differ = {name for finding in findings if finding.verdict is Match.DIFFERS for name in finding.names}
     for finding in findings:
+        if finding.is_alike and finding.names & differ:
+            continue
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
     for (verdict, what), group in groups.items():
         paths = sorted({finding.path for finding in group})

@@ -56,3 +56,16 @@ def test_compare_of_another_architecture_tells_controls_that_were_not_proven_for
     verdicts = [line.verdict for line in lines if "sm_80" in line.message]
     assert verdicts == ([] if verdict is None else [verdict])
     assert [line.verdict for line in lines if "(sm_90a) is the proven code" in line.message] == [Match.RIGHT]
+
+
+@pytest.mark.parametrize(("sha", "said"), [("b" * 64, ["differs"]), ("a" * 64, ["right"])])
+def test_compare_code_that_both_arms_have_says_right_only_beside_proven_code(sha, said):
+    target = "sm_90a-nvcc13.3"
+    made = make_artifact(target=target)
+    baseline, tuned = (made.code["k"].baseline.model_copy(update={"sha256": each * 64}) for each in "ba")
+    pairs = {"k": (baseline, tuned), "same": (tuned, tuned)}
+    code = {name: made.code["k"].model_copy(update={"baseline": b, "tuned": t}) for name, (b, t) in pairs.items()}
+    here = [BuiltEntry(Path("k.cubin"), "sm_90a", "k", sha), BuiltEntry(Path("k.cubin"), "sm_90a", "same", "a" * 64)]
+    made = make_artifact(target=target).model_copy(update={"code": code})
+    lines, _ = compare(Contents(tuple(here)), {("k", target): made}, "k.cubin", named=False)
+    assert [line.verdict.name.lower() for line in lines] == said
