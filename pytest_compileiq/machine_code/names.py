@@ -119,6 +119,8 @@ _MOST_OF_THE_RUNTIME = 1024  # characters of a symbol: libiberty's limit of recu
 _MOST_OF_A_COMMAND = 100_000
 _OPERATOR = re.compile(r"\boperator\b")
 _OF_A_MODULE = re.compile(r"__(\w+)_MOD_(\w+)")  # gfortran's, which debuggers show as module::procedure
+_BETWEEN_BRACKETS = re.compile(r"> (?=>)")
+_STATIC = re.compile(r"__nv_static_(\d{1,4})_")  # of what is private to a file of relocatable device code
 _BEHIND_PARAMETERS = re.compile(r"(?<=\))(?: const| volatile| &&?| \[[^\]]*\])+$")
 
 
@@ -132,7 +134,8 @@ def matching(pattern: str, entries: Iterable[str]) -> list[str]:
             build for several architectures, ``scale@sm_90a`` is one entry, and ``scale`` is all of them.
         entries: symbols, in a build for several architectures with ``@sm_90a`` behind them.
     """
-    names = {entry: _names(entry) for entry in entries}
+    names = {entry: set(map(_closed, _names(entry))) for entry in entries}
+    pattern = _closed(pattern)
     wanted = pattern.replace("[", "[[]")  # a bracket is C++'s own
     return sorted(entry for entry in names if pattern in names[entry]) or sorted(
         entry for entry in names if any(fnmatchcase(name, wanted) for name in names[entry])
@@ -161,6 +164,8 @@ def readable(entry: str) -> str:
 
 def demangled(symbol: str) -> str:
     """The ``declaration`` of a symbol that an artifact of somebody else's may hold; its ``outline`` if very long."""
+    if renamed := _STATIC.match(symbol):  # __nv_static_, the length of the module id, that, and the symbol
+        symbol = symbol[renamed.end() + int(renamed[1]) + 1 :] or symbol
     if expansion_bits(symbol) > _LONGEST_BITS:
         return outline(symbol) or symbol
     return declaration(symbol)
@@ -209,6 +214,11 @@ def without_parameters(declaration: str) -> str:
         if name[index] == " " and depth == 0:
             return name[index + 1 :]
     return name
+
+
+def _closed(name: str) -> str:
+    """``name`` without blanks between closing brackets, which sources since C++11 need not have."""
+    return _BETWEEN_BRACKETS.sub(">", name)
 
 
 def _names(entry: str) -> set[str]:

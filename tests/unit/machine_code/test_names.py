@@ -15,12 +15,16 @@ CONSTRUCTORS = ["_ZN2ns3FooC1Ei", "_ZN2ns3FooC2Ei"]
 TIMES, DIVIDE = "_ZmlRK1VS1_", "_ZdvRK1VS1_"
 OF_ARRAY = "_Z3sumRA4_i"
 PROCEDURE = "__kernels_MOD_saxpy"
+OF_A_FILE = (  # of relocatable device code
+    "__nv_static_26__00000000_5_st_cu__Z4hostv__ZN37_GLOBAL__N__00000000_5_st_cu__Z4hostv3oneI1SIS1_IfEEEEvPT_"
+)
 ENTRIES = [
     *CONSTRUCTORS,
     TIMES,
     DIVIDE,
     OF_ARRAY,
     PROCEDURE,
+    OF_A_FILE,
     REDUCE,
     IN_NAMESPACE,
     CALL,
@@ -36,6 +40,7 @@ ENTRIES = [
     ("entry", "name"),
     [
         (REDUCE, "reduce<float, 256>"),
+        (OF_A_FILE, "(anonymous namespace)::one<S<S<float> > >"),
         (IN_NAMESPACE, "ns::scale"),
         (CALL, "Foo::operator()"),
         (CONVERSION, "A::operator bool"),
@@ -64,7 +69,9 @@ def test_an_entry_is_called_as_its_source_spells_it(entry, name):
         ("ns::scale(float*, int)", [IN_NAMESPACE]),
         ("scale", []),
         ("Foo::operator()", [CALL]),
-        ("(anonymous namespace)::*", [ANONYMOUS]),
+        ("(anonymous namespace)::*", [ANONYMOUS, OF_A_FILE]),
+        ("*::one<S<S<float>>>", [OF_A_FILE]),
+        ("(anonymous namespace)::one<S<S<float> > >", [OF_A_FILE]),
         ("ns::Foo::Foo", CONSTRUCTORS),
         ("operator*", [TIMES]),
         ("operator?", [DIVIDE, TIMES]),
