@@ -83,13 +83,15 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
     own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     by_table = cc.output == "library" and cc.like is not None
     several: tuple[tuple[str, ...], ...] = ((),)
+    remarks = line.remarks
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         more: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique") if program.name == "gcc" else ("-fPIC",)
         if by_table:
-            commands = {source: (*own.get(source, (program.program,)), *compiles) for source in sources}
-            several = changes(program.name, commands)
+            several = changes(program.name, {each: (*own.get(each, (program.program,)), *compiles) for each in sources})
             more = several[0]
+        elif added := " ".join(flag for flag in more if flag not in every_flag):
+            remarks = (*remarks, f"compiled with {added}, to be loaded: a command without makes other machine code")
         compiles, link = (*compiles, *more), ("-shared", *link)
     flags = Flags(compiles, link, line.flags.libraries)
     everywhere = {source: (*own.get(source, ())[1:], *compiles) for source in sources}
@@ -113,7 +115,7 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
-        left_out=line.remarks,
+        noted=remarks,
         host_flags=host_flags,
         by_table=by_table,
         added=several[0],
@@ -149,7 +151,7 @@ class CcBuilder(Builder):
 
     Attributes:
         own: source → the compiler and the flags in front of ``flags`` for it alone.
-        left_out: differences from production's command, in sentences.
+        noted: differences from the command of production or of the test, in sentences.
         by_table: whether a library's functions are reached by a table of their addresses: see ``address_table``.
         added: the last of ``flags.compile``, which have production's objects loaded.
         larger: what to add instead where the linker refuses these, the least change first.
@@ -168,7 +170,7 @@ class CcBuilder(Builder):
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
     host_flags: HostFlags = field(default_factory=dict)
     by_table: bool = False
     added: tuple[str, ...] = ()
@@ -294,10 +296,8 @@ class CcBuilder(Builder):
         """This builder, with these words added to production's command instead of its own."""
         unchanged = self.flags.compile[: len(self.flags.compile) - len(self.added)]
         flags = Flags((*unchanged, *added), self.flags.link, self.flags.libraries)
-        command = recorded_command(self.program, flags, self.source_paths, self.own)
-        return replace(
-            self, flags=flags, compiler=replace(self.compiler, command=command), added=added, larger=(), links=Links()
-        )
+        compiler = replace(self.compiler, command=recorded_command(self.program, flags, self.source_paths, self.own))
+        return replace(self, flags=flags, compiler=compiler, added=added, larger=(), links=Links())
 
     def changed(self, timeout_s: float) -> LoadChange | None:
         if not self.added:
@@ -334,7 +334,7 @@ class CcBuilder(Builder):
         return licences_of_sources(self.program.name, self._commands(), self.rootdir)
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
-        return self.left_out
+        return self.noted
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         return (f"@{path}",)
