@@ -150,11 +150,14 @@ def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str
     files = [_contents(path, namings) for path in paths]
     objects = tuple(code for file in files for code in file.objects)
     kernels = [kernel for file in files for kernel in file.kernels]
-    if len(objects) > 1:  # the digests of host objects in one build of all of them
-        digests = _digests(objects, namings)
+    # The digests of host objects in one build: of them all, and of those of each artifact, since inline functions of
+    # any object of a build serve its entries.
+    builds = [(objects, namings), *((_of_one(objects, naming), [naming]) for naming in namings[1:])]
+    for together, named in builds if len(objects) > 1 else ():
+        digests = _digests(together, named)
         for place, kernel in enumerate(kernels):
             if kernel.architecture == HOST:
-                kernels[place] = replace(kernel, others=kernel.others | set(digests[kernel.entry]))
+                kernels[place] = replace(kernel, others=kernel.others | set(digests.get(kernel.entry, ())))
     return Contents(
         tuple(kernels),
         objects,
@@ -179,6 +182,11 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
             digests.setdefault(name, []).append(code.sha256)
             former.setdefault(name, []).extend(code.former)
     return {name: [*digests[name], *former[name]] for name in digests}
+
+
+def _of_one(objects: Sequence[ObjectCode], naming: tuple[frozenset[str], frozenset[str]]) -> tuple[ObjectCode, ...]:
+    """The objects that hold entries of one artifact, but for inline functions, which any may hold."""
+    return tuple(code for code in objects if naming[1] & ((code.exported.keys() | code.hidden.keys()) - code.inline))
 
 
 def _contents(path: Path, namings: _Namings) -> Contents:

@@ -256,6 +256,17 @@ def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_firs
 
 
 @needs.gxx
+def test_objects_of_an_artifact_have_its_digests_beside_other_objects_with_inline_functions(tmp_path: Path) -> None:
+    uses = "int {name}(int x) {{ return twice(x); }}\n"
+    entries = cplusplus(tmp_path, *(TWICE + uses.format(name=name) for name in ("first", "second")))
+    (tmp_path / "more").mkdir()
+    cplusplus(tmp_path / "more", TWICE + uses.format(name="third").replace("int", "float"))
+    paths = [tmp_path / "more" / "0.o", tmp_path / "0.o", tmp_path / "1.o"]
+    found = {kernel.entry: kernel for kernel in read_binaries(paths, [(frozenset(), entries.keys())]).kernels}
+    assert all(entries[name] in (found[name].sha256, *found[name].others) for name in entries)
+
+
+@needs.gxx
 def test_the_inline_functions_of_an_object_that_has_no_others_are_its_entries(tmp_path: Path) -> None:
     instances = TWICE + "template float twice(float);\ntemplate double twice(double);\n"
     assert list(cplusplus(tmp_path, instances)) == ["_Z5twiceIdET_S0_", TWICE_OF_FLOAT]
