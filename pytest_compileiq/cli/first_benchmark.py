@@ -187,13 +187,13 @@ def _dtype(kind: CType) -> str:
 # ── CUDA and Triton ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cuda_benchmark(name: str, marker: Nvcc, *, has_neighbours: bool) -> str:
-    """The test of a CUDA kernel: of its registers, which nvcc alone tells."""
+def cuda_benchmark(name: str, marker: Nvcc, pattern: str | None) -> str:
+    """The test of a CUDA kernel, which ``pattern`` names among others: of its registers, which nvcc alone tells."""
     options = {"arch": marker.arch, "flags": marker.flags, "like": marker.like}
     given = [json.dumps(marker.source), *(f"{key}={json.dumps(value)}" for key, value in options.items() if value)]
-    if has_neighbours:
-        given += [f"functions={json.dumps(name)}", 'neighbours="allow"']
-    of = f", of={json.dumps(name)}" if has_neighbours else ""
+    if pattern:
+        given += [f"functions={json.dumps(pattern)}", 'neighbours="allow"']
+    of = f", of={json.dumps(pattern)}" if pattern else ""
     about = f"{name}'s registers, which need no GPU; for its time launch it as the tutorial does, and acf.measure that."
     return _on_a_build(about, name, "Nvcc", given, [f'objectives=[minimize("registers"{of})]'])
 

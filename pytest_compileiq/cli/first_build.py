@@ -79,8 +79,10 @@ def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | No
     return prototypes[0], FirstBuild(marker(paths, *libraries), called, len(whole.result.code) > 1)
 
 
-def cuda_build(kernel: KernelInSource, found: Sources, place: Place, like: str | None) -> tuple[Nvcc, bool]:
-    """Build a CUDA kernel: the marker of its test, and whether there are other kernels."""
+def cuda_build(kernel: KernelInSource, found: Sources, place: Place, like: str | None) -> tuple[Nvcc, str | None]:
+    """Build a CUDA kernel: the marker of its test, and a pattern of the kernel; None where there is no other."""
+    if kernel.is_template and kernel.file.suffix.lower() in HEADERS:
+        raise AuthorKnows(_to_instantiate(kernel, place))
     source = source_of(kernel, found, place.rootdir)
     made_for = [*nvcc_command(like, source.as_posix(), (), place).architectures] if like else ["sm_90a"]
     if not made_for:
@@ -99,9 +101,18 @@ def cuda_build(kernel: KernelInSource, found: Sources, place: Place, like: str |
         flags, trial = with_flags(build, lambda trial: _flag_for(trial, found, place))
     if trial.result is None:
         raise AuthorKnows(_unbuilt(kernel, trial.why_not, found, like))
-    if not matching(kernel.name, trial.result.code):
-        raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
-    return marker(flags, made_for), len(trial.result.code) > 1
+    pattern = f"{kernel.name}<*>" if kernel.is_template else kernel.name  # what the source launches is instantiated
+    if not (named := matching(pattern, trial.result.code)):
+        lacking = f"{kernel.spelled}: the build of {source} has no code of its own for it"
+        raise AuthorKnows(_to_instantiate(kernel, place) if kernel.is_template else lacking)
+    return marker(flags, made_for), pattern if len(named) < len(trial.result.code) else None
+
+
+def _to_instantiate(kernel: KernelInSource, place: Place) -> str:
+    return (
+        f"{kernel.spelled} is a template, and only its author knows what to instantiate: name that in "
+        f"Nvcc({seen(kernel.file, place)!r}, instantiate=[...])"
+    )
 
 
 def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:

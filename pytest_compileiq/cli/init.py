@@ -133,20 +133,14 @@ def tests_of(project: Path) -> Path:
 
 
 def _text(kernel: KernelInSource, found: Sources, place: Place, like: Path | None) -> tuple[str, str | None]:
-    file, build = seen(kernel.file, place), None if like is None else seen(like, place)
-    if kernel.is_template:
-        raise AuthorKnows(
-            f"{kernel.spelled} is a template, and only its author knows what to instantiate: name that in "
-            f"Nvcc({file!r}, instantiate=[...])"
-        )
+    build = None if like is None else seen(like, place)
     if kernel.language == "triton":
-        return triton_benchmark(kernel, file), None
+        return triton_benchmark(kernel, seen(kernel.file, place)), None
     if kernel.language == "cuda":
         try:
-            marker, has_neighbours = cuda_build(kernel, found, place, build)
+            return cuda_benchmark(kernel.name, *cuda_build(kernel, found, place, build)), None
         except EnvironmentFault as error:
             raise UserError(f"{kernel.spelled}: {error}") from error
-        return cuda_benchmark(kernel.name, marker, has_neighbours=has_neighbours), None
     return c_benchmark(*c_build(kernel, found, place, build))
 
 

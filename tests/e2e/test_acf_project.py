@@ -183,8 +183,18 @@ CUDA = 'extern "C" __global__ void scale(float *x, int n) { x[threadIdx.x] *= n;
 
 @needs.nvcc
 def test_init_of_cuda_asks_for_registers_and_refuses_a_template(here, capsys):
-    project = make_project(here, {"scale.cu": CUDA})
-    assert main(["init", "--function", "scale"]) == 0
+    launched = "template <class T> __global__ void set(T *x) { *x = 1; }\nvoid launch(int *x) { set<<<1, 1>>>(x); set<<<1, 1>>>((float *)x); }"
+    project = make_project(
+        here,
+        {"scale.cu": CUDA, "set.cu": f"{launched}\n__global__ void other() {{}}", "h.cuh": CUDA.replace("t(", "u(")},
+    )
+    assert main(["init", "--function", "set"]) == 0
+    assert 'functions="set<*>",\n        neighbours="allow"' in (here / "test_acf_set.py").read_text()
+    assert main(["init", "--function", "u"]) == 2
+    assert "h.cuh::u is a template" in capsys.readouterr().err
+    assert "1 passed" in project.pytest("--acf-check=off", code=0)
+    (here / "test_acf_set.py").unlink()
+    assert main(["init", "--function", "scale.cu::scale"]) == 0
     assert "1 passed" in project.pytest("--acf-check=off", code=0)
     assert main(["init", "--function", "t"]) == 2
     assert "scale.cu::t is a template, and only its author knows what to instantiate" in capsys.readouterr().err
