@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -143,7 +143,10 @@ class CheckedBaseline:
     change: LoadChange | None = None  # of production's command, so that its objects can be loaded
 
 
-def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
+_SLOW_S = 5.0
+
+
+def check_baseline(benchmark: TunedBenchmark, pool: Pool, say: Callable[[str], None]) -> CheckedBaseline:
     """Build the baseline twice and run it nested in itself on every workload."""
     _, refused = digests_of(benchmark.given, benchmark.spec.workloads, benchmark.rootdir)
     for name, reason in refused.items():
@@ -153,7 +156,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> CheckedBaseline:
         recorded = [objective.metric for objective in timed if objective.measured not in TIMED_OBJECTIVES]
         nothing = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else ""
         raise TuneFailed(f"{benchmark.native}, so {nothing or 'its speed cannot be measured on this machine'}")
-    built, unchecked = _build(benchmark)
+    built, unchecked = _build(benchmark, say)
     if idle := benchmark.idle_macro():
         raise TuneFailed(idle)
     used: frozenset[str] = frozenset()
@@ -191,10 +194,12 @@ def tell_noise(benchmark: TunedBenchmark, progress: Progress) -> None:
             progress.say(f"this machine is noisy, and small gains are not proven on it: {said}")
 
 
-def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
+def _build(benchmark: TunedBenchmark, say: Callable[[str], None]) -> tuple[BuildResult, tuple[str, ...]]:
     try:
         _expect_sources_inside(benchmark)
         built = benchmark.builds.get(None)
+        if built.seconds > _SLOW_S:  # nothing else is said before the first evaluations
+            say(f"a build takes {built.seconds:.0f} s; the baseline's is made again in a copy of the project")
         unchecked = check_reproducible(benchmark, built)
     except BuildError as error:
         raise TuneFailed(f"the baseline does not build: {error}") from error

@@ -49,7 +49,7 @@ class Tuning:
         cls, benchmark: TunedBenchmark, settings: Settings, store: Store, pool: Pool, progress: Progress
     ) -> Tuning:
         """Check the baseline."""
-        baseline = check_baseline(benchmark, pool)
+        baseline = check_baseline(benchmark, pool, progress.say)
         given = chosen(settings.seed, benchmark.spec.seed, None)
         found = find_incumbent(benchmark, store)
         return cls(benchmark, settings, store, pool, progress, baseline, *found, given or 0, seed_of_coins(given))

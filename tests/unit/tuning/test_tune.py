@@ -159,6 +159,12 @@ def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(be
     assert bench.stored.reason == "no finalist was proven faster by the last look" == report.message
 
 
+def test_a_slow_build_is_told_before_the_silence_of_the_next(bench, monkeypatch):
+    monkeypatch.setattr("pytest_compileiq.tuning.baseline._SLOW_S", 0.0)
+    bench.tune()
+    assert bench.progress.said[0] == "a build takes 0 s; the baseline's is made again in a copy of the project"
+
+
 FAILS = {
     "does not build": (
         {"builder": FakeBuilder(refusals={"": "kernel.src: no"})},

@@ -171,4 +171,4 @@ def test_what_only_a_compiler_gives_is_no_objective(metric, tmp_path):
     builder = Params({"threads": 4}).resolve(Place(tmp_path, tmp_path))
     benchmark = fake_benchmark(tmp_path, builder, space={"threads": choice([1, 2])}, objectives=[minimize(metric)])
     with pytest.raises(TuneFailed, match=f"nothing is compiled, so there is no {metric}"):
-        check_baseline(benchmark, FakePool())
+        check_baseline(benchmark, FakePool(), print)
