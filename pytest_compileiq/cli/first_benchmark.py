@@ -62,12 +62,22 @@ def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | 
     load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
     if missing := _why_not_called(prototype):
         sentence = f"only its author knows how {name} is called: {missing}; call and measure it here"
+        imports, body, measured = ["import pytest", "", "from pytest_compileiq import Cc"], [], "function()"
+        if name.startswith("PyInit_"):
+            sentence = (
+                f"only its author knows how the functions of module are called: call and measure them here ({name})"
+            )
+            imports, measured = ["import ctypes", "", *imports], "module.FUNCTION()"
+            body.append(
+                "    function = ctypes.PYFUNCTYPE(ctypes.py_object)(ctypes.cast(function, ctypes.c_void_p).value)"
+            )
+            body.append("    module = function()")
         body = [
             f"    function = acf.build().load(){load}",
+            *body,
             f"    pytest.fail({json.dumps(sentence)})",
-            "    acf.measure(lambda: function())",
+            f"    acf.measure(lambda: {measured})",
         ]
-        imports = ["import pytest", "", "from pytest_compileiq import Cc"]
         return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
     guesses = ["each array has N elements"] if _arrays(prototype) else []
     guesses += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]

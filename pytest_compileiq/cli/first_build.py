@@ -5,25 +5,55 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, FirstBuild
 from pytest_compileiq.cli.kernels import HEADERS, KernelInSource, Sources
-from pytest_compileiq.machine_code.names import demangled, matching, without_parameters
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.machine_code.names import demangled, listed, matching, without_parameters
 from pytest_compileiq.machine_code.prototypes import Prototype, prototypes_of
+from pytest_compileiq.machine_code.symbols import defined_functions, defined_symbols
+from pytest_compileiq.system.printing import complain
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compilation_database import read_database
 from pytest_compileiq.toolchains.cc.compiler import is_cplusplus
 from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.production import output_of
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc import nvcc_command
 from pytest_compileiq.toolchains.trial_builds import TrialBuild, trial_build, with_callees, with_flags
 
-_TOLD_WITH = ("-g", "-Wl,--no-undefined")  # of the build here: prototypes, and what no source defines
+_NO_UNDEFINED = "-Wl,--no-undefined"  # of the build here, which has the linker tell what no source defines
+_OF_PYTHON = re.compile("_?Py[A-Z_]")  # which the process defines that loads an extension module
+_MOST_LISTED = 5  # functions in a sentence
+_QUIET_S = 5.0  # without a word
 _LIBRARIES = ((), ("-lm",))  # tried in this order
 _INTERPOSED = "function body can be overwritten at link time"  # an inlined function that -fPIC lets others replace
+
+
+def sources_built(like: str, place: Place) -> set[str]:
+    """The sources of a build by every path that each may have in a project, and the suffixes of headers."""
+    parts = [Path(entry.file).parts[1:] for entry in read_database(like, place).entries]
+    return {"/".join(each[start:]) for each in parts for start in range(len(each))}.union(HEADERS)
+
+
+def _by_objects(like: str | None, place: Place) -> Mapping[str, set[Path]]:
+    """Symbol → the sources of the project whose objects, as far as the build of ``like`` has made them, define it."""
+    sources: dict[str, set[Path]] = {}
+    for entry in read_database(like, place).entries if like else ():
+        written = Path(entry.directory, output_of(entry) or f"{Path(entry.file).stem}.o")
+        source = Path(os.path.relpath(entry.file, place.rootdir))
+        for path in {written, written.with_suffix(".o")}:  # libtool is told to write .lo
+            if path.is_file() and (place.rootdir / source).is_file():
+                with suppress(BuildError):
+                    for symbol in defined_symbols(path, local=False):
+                        sources.setdefault(symbol, set()).add(source)
+    return sources
 
 
 def source_of(kernel: KernelInSource, found: Sources, project: Path) -> Path:
@@ -51,24 +81,34 @@ def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | No
 
     def build(path: Path) -> TrialBuild:
         nonlocal flags
+        if time.monotonic() - began > _QUIET_S:
+            complain(f"building {path}, which {kernel.name} may call")
         new, trial = with_flags(
             lambda new: trial_build(lambda: marker([path], *new).resolve(place), folder),
             lambda trial: _flag_for(trial, found, place),
         )
         flags = (*flags, *new)
+        made_here = {name for each in trial.objects for name in defined_functions(each)} if path == source else ()
+        if made_here and not any(matching(each, made_here) for each in (kernel.name, last, f"*::{kernel.name}")):
+            raise AuthorKnows(
+                f"{kernel.spelled}: the build of {source} has no code of its own for it, but for "
+                f"{listed(made_here, _MOST_LISTED)}: give one as --function {shlex.quote(f'{source}::NAME')}"
+            )
         return trial
 
+    began, last = time.monotonic(), kernel.name.rpartition("::")[2]
     with TemporaryDirectory(prefix="acf-init-") as name:
         folder = Path(name)
         source = source_of(kernel, found, place.rootdir)
-        paths, _ = with_callees(source, build, lambda symbol: _defining(symbol, found))
+        made = _by_objects(like, place)
+        paths, lacking = with_callees(source, build, lambda symbol: _defining(symbol, found, made))
+        told = "-g", *(() if any(_OF_PYTHON.match(each) for each in lacking) else (_NO_UNDEFINED,))
         for libraries in _LIBRARIES:
-            whole = trial_build(partial(marker(paths, *libraries, *_TOLD_WITH).resolve, place), folder)
+            whole = trial_build(partial(marker(paths, *libraries, *told).resolve, place), folder)
             if "undefined reference" not in whole.why_not:
                 break
         if whole.result is None:
             raise AuthorKnows(_unbuilt(kernel, whole.why_not, found, like))
-        last = kernel.name.rpartition("::")[2]
         called, named = kernel.name, matching(kernel.name, whole.result.code) or matching(last, whole.result.code)
         if not named and len(named := matching(f"*::{kernel.name}", whole.result.code)) == 1:
             called = without_parameters(demangled(named[0]))
@@ -127,8 +167,10 @@ def _flag_for(trial: TrialBuild, found: Sources, place: Place) -> str | None:
     return f"-I{seen(Path(roots.pop()), place)}" if len(roots) == 1 else None
 
 
-def _defining(symbol: str, found: Sources) -> Path | None:
+def _defining(symbol: str, found: Sources, made: Mapping[str, set[Path]]) -> Path | None:
     """The only source that defines a symbol."""
+    if symbol in made:
+        return next(iter(made[symbol])) if len(made[symbol]) == 1 else None
     spelled = demangled(symbol)
     name = without_parameters(spelled)
     files = {each.file for each in found.kernels if each.name == name and each.language == "c"}
@@ -145,7 +187,11 @@ def seen(path: Path, place: Place) -> str:
 
 
 def _unbuilt(kernel: KernelInSource, why: str, found: Sources, like: str | None) -> str:
-    if like is not None:
+    if like is not None and "undefined reference" in why:
+        remedy = (
+            f"run the build of {like} first, whose objects tell which source defines what; a library needs flags=-lNAME"
+        )
+    elif like is not None:
         remedy = f"its author knows what the commands of {like} lack"
     elif kernel.language == "cuda" and not found.databases:
         remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"

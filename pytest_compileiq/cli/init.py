@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
-from pytest_compileiq.cli.first_build import c_build, cuda_build, seen
+from pytest_compileiq.cli.first_build import c_build, cuda_build, seen, sources_built
 from pytest_compileiq.cli.kernels import HEADERS, KernelInSource, Sources, look
 from pytest_compileiq.errors import EnvironmentFault, UserError
 from pytest_compileiq.spelling import did_you_mean, first_of, quantity, test_name
@@ -104,17 +104,26 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
             yield f"{(tests / name).relative_to(project)}: {write_new(tests / name, text)}"
         yield from _next(os.path.relpath(tests / STARTER_TEST, project))
         return
+    if like is not None:
+        built = sources_built(seen(like, Place(tests, project)), Place(tests, project))
+        found.kernels = [each for each in found.kernels if {each.file.suffix.lower(), each.file.as_posix()} & built]
     if function is None and (found.benchmarks or len(found.kernels) != 1):
-        yield from _listed(found)
+        yield from _listed(found, like)
         return
-    kernel = found.kernels[0] if function is None else _chosen(found, function)
+    kernel = found.kernels[0] if function is None else _chosen(found, function, like)
     path = tests / f"test_acf_{test_name(kernel.name).removeprefix('test_')}.py"
     present = [path.relative_to(project)] if path.exists() or path.is_symlink() else found.benchmarks
     if first := next((each for each in present if each.name == path.name), None):
         yield f"{first} exists and is left as it is; move it away to have another benchmark of {kernel.spelled} written"
         yield from _next(str(first))
         return
-    text, lacking = _text(kernel, found, Place(tests, project), like)
+    try:
+        text, lacking = _text(kernel, found, Place(tests, project), like)
+    except AuthorKnows:
+        if function is not None:
+            raise
+        yield from _listed(found, like)  # the only function, which nobody asked for
+        return
     yield f"{path.relative_to(project)}: {write_new(path, text)}"
     if lacking:
         yield f"in it, {lacking}"
@@ -144,7 +153,7 @@ def _text(kernel: KernelInSource, found: Sources, place: Place, like: Path | Non
     return c_benchmark(*c_build(kernel, found, place, build))
 
 
-def _chosen(found: Sources, function: str) -> KernelInSource:
+def _chosen(found: Sources, function: str, like: Path | None) -> KernelInSource:
     named = [each for each in found.kernels if function in (each.spelled, each.name, each.name.rpartition("::")[2])]
     if len({each.file for each in named}) > 1:  # a source before the headers that define it again
         named = [each for each in named if each.file.suffix.lower() not in HEADERS] or named
@@ -161,7 +170,10 @@ def _chosen(found: Sources, function: str) -> KernelInSource:
     if len(files := found.classes.get(holder, set())) == 1:
         return KernelInSource(min(files), function, "c")
     near = did_you_mean(function, {each.name for each in found.kernels})
-    raise UserError(f"--function {function}: no source here defines it{near}; acf init lists the functions that do")
+    where, listing = ("here", "") if like is None else (f"of --like {like}", f" --like {shlex.quote(str(like))}")
+    raise UserError(
+        f"--function {function}: no source {where} defines it{near}; acf init{listing} lists what they define"
+    )
 
 
 _CYTHON = (
@@ -170,7 +182,7 @@ _CYTHON = (
 )
 
 
-def _listed(found: Sources) -> Iterator[str]:
+def _listed(found: Sources, like: Path | None) -> Iterator[str]:
     shown = sorted(found.kernels, key=lambda each: each.file.suffix.lower() in HEADERS)
     if shown:
         yield f"{quantity(len(shown), 'function')} found:"
@@ -179,14 +191,20 @@ def _listed(found: Sources) -> Iterator[str]:
         yield "none of the C, C++ and CUDA sources here defines a function that a test could call by its name"
     elif not found.cython:
         yield "no source in C, C++ or CUDA and no kernel of Triton here, so there is nothing to write a benchmark of"
-    if found.databases:
+    if found.databases and like is None:
         yield f"builds found: {', '.join(f'--like {shlex.quote(str(each.parent))}' for each in found.databases)}"
     if found.cython:
         yield f"{quantity(len(found.cython), 'file')} of Cython: {_CYTHON}"
+    if found.modules:
+        counted = quantity(len(found.modules), "extension module")
+        yield f"{counted}, of which acf init --function writes a test that calls what Python sees:"
+        yield from (f"  {each}" for each in first_of(found.modules, _MOST_LISTED))
     if not found.is_whole:
         yield "not all files were looked at, since there are too many: run acf init in the directory of a part"
     if shown:
-        yield from ("Next: choose one, as in", f"  acf init --function {shlex.quote(shown[0].spelled)}")
+        build = [] if like is None else ["--like", str(like)]
+        command = shlex.join(["acf", "init", "--function", shown[0].spelled, *build])
+        yield from ("Next: choose one, as in", f"  {command}")
 
 
 def _next(test: str, *, is_complete: bool = True) -> Iterator[str]:

@@ -42,6 +42,7 @@ _VARIABLE = re.compile(
     r"(?:[\w:<>]++[ \t*&]++)+(?:\w+::)*+(\w++)[ \t]*+(?:\[[^\]\n]{0,100}\][ \t]*+){0,8}(?:=(?!=)|[;{,])",
     re.MULTILINE,
 )
+_MAKES_A_MODULE = re.compile(r"^[^;\n]*\b(PyInit_\w+)\s*\(\s*void\s*\)(?!\s*;)", re.MULTILINE)
 _TRITON_JIT = ("triton.jit", "jit")
 
 
@@ -72,6 +73,7 @@ class Sources:
     classes: dict[str, set[Path]] = field(default_factory=dict)  # of C++ → sources that define its functions
     variables: dict[str, set[Path]] = field(default_factory=dict)  # global ones → sources that define them
     cython: list[Path] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)  # functions that make extension modules, as --function takes them
     benchmarks: list[Path] = field(default_factory=list)  # files that import this package
     is_whole: bool = True  # all files were looked at
     is_empty: bool = True  # but for settings and licences
@@ -124,6 +126,7 @@ def _add(found: Sources, project: Path, path: Path) -> None:
         for pattern, files in ((_OF_A_CLASS, found.classes), (_VARIABLE, found.variables)):
             for name in set(pattern.findall(text)) if suffix in (*C, *CPLUSPLUS) else ():
                 files.setdefault(name, set()).add(file)
+        found.modules += (f"{file.as_posix()}::{name}" for name in _MAKES_A_MODULE.findall(text))
         language: Language = "cuda" if suffix in (".cu", ".cuh") else "c"
         found.kernels += {
             name: KernelInSource(file, name, language, is_template)

@@ -154,7 +154,10 @@ def _loaded(kind: type[_Library], built: BuildResult, used: set[str]) -> _Librar
     try:
         library = kind(str(built.path))
     except OSError as error:
-        raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
+        _, _, lacking = str(error).partition("undefined symbol: ")
+        remedy = "name the source that defines it in the marker, or its library in flags=, as in -L../build -lNAME"
+        why = f"it has no {lacking.partition(',')[0]}: {remedy}" if lacking else str(error)
+        raise BuildError(f"the built library cannot be loaded: {why}", kind="compile", log=built.log) from error
     library.used = used
     if announce := _announced.get(None):
         announce(library)

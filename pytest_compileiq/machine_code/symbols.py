@@ -35,11 +35,12 @@ def opened(path: Path) -> Iterator[ELFFile]:
         raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
 
 
-def defined_symbols(path: Path) -> set[str]:
+def defined_symbols(path: Path, *, local: bool = True) -> set[str]:
     """List the symbols that a file defines, hidden ones too, as far as it was not stripped of them."""
     with opened(path) as elf:
         symbols = [*_symbols(elf, ".dynsym"), *_symbols(elf, ".symtab")]
-        return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
+        kept = (symbol for symbol in symbols if local or symbol["st_info"]["bind"] != "STB_LOCAL")
+        return {symbol.name for symbol in kept if symbol["st_shndx"] != "SHN_UNDEF"}
 
 
 def undefined_symbols(path: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -108,6 +109,49 @@ def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys)
     assert wrong in output, "a wrong guess is no crash"
     assert main(["init", "--function", "squared"]) == main(["init", "--function", "gone.c::f"]) == 2
     assert "no source here defines it" in capsys.readouterr().err
+
+
+@pytest.fixture
+def renamed(here):
+    """Two sources of a build, in which a macro renames a function, and one that it leaves out."""
+    commands = [{"directory": f"{here}/build", "file": f"../src/{n}.c", "command": f"cc -O1 -c {n}.c"} for n in "ab"]
+    files = {
+        "src/name.h": "#define next renamed\nint next(int n);\n",
+        "src/a.c": '#include "name.h"\nint first(int n) { return next(n); }\n',
+        "src/b.c": '#include "name.h"\nint next(int n) { return n + 1; }\n',
+        "check/c.c": "int first(int n) { return n; }\nint other(int n) { return n; }\n",
+        "build/compile_commands.json": json.dumps(commands),
+    }
+    return make_project(here, files)
+
+
+def test_init_like_lists_sources_of_the_build_and_finds_callees_in_its_objects(renamed, capsys):
+    assert main(["init", "--like", "build"]) == 0
+    said = capsys.readouterr().out
+    assert "2 functions found:\n  src/a.c::first\n  src/b.c::next\n" in said
+    assert "  acf init --function src/a.c::first --like build\n" in said and "builds found" not in said
+    first = ["init", "--like", "build", "--function", "first"]
+    assert main(first) == 2 and "run the build of build first, whose objects tell" in capsys.readouterr().err
+    subprocess.run(["gcc", "-c", "../src/b.c"], cwd=renamed.root / "build", check=True)
+    assert main(first) == 0 and '"src/a.c",\n        "src/b.c"' in renamed.one("test_acf_*").read_text()
+    assert main(["init", "--like", "build", "--function", "next"]) == 2
+    assert "has no code of its own for it, but for renamed: give one as --fun" in capsys.readouterr().err
+    assert main(["init", "--like", "build", "--function", "other"]) == 2
+    assert "no source of --like build defines it; acf init --like build lists" in capsys.readouterr().err
+
+
+def test_init_builds_what_an_interpreter_loads_and_never_fails_for_a_function_nobody_named(here, capsys):
+    (here / "shared.h").write_text("int both(int n) { return n; }\n")
+    for name in ("a.c", "b.c"):
+        (here / name).write_text('#include "shared.h"\n')
+    assert main(["init"]) == 0 and "1 function found:\n  shared.h::both" in capsys.readouterr().out
+    (here / "module.c").write_text("int Py_IsInitialized(void);\nint runs(int n) { return n + Py_IsInitialized(); }\n")
+    assert main(["init", "--function", "runs"]) == 0
+    make = "void *Py_GetVersion(void);\nvoid *\nPyInit_fast(void)\n{ return Py_GetVersion(); }\nvoid PyInit_x(void);\n"
+    (here / "fast.c").write_text(make)
+    assert main(["init"]) == 0 and "1 extension module, of which acf init" in capsys.readouterr().out
+    assert main(["init", "--function", "fast.c::PyInit_fast"]) == 0
+    assert "module = function()" in (here / "test_acf_PyInit_fast.py").read_text()
 
 
 @needs.gxx

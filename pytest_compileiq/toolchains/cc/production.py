@@ -166,9 +166,13 @@ def _telling(entry: RecordedCommand, others: Sequence[RecordedCommand]) -> str:
     return next((part for part in parts if part and not any(part in other.text for other in others)), parts[0])
 
 
+def output_of(entry: RecordedCommand) -> str:
+    """The output that a command names, relative to its directory, if any."""
+    return entry.output or dict(zip(entry.words, entry.words[1:], strict=False)).get("-o", "")
+
+
 def _output(entry: RecordedCommand) -> str:
-    named = dict(zip(entry.words, entry.words[1:], strict=False)).get("-o", "")
-    return entry.output or named or entry.directory
+    return output_of(entry) or entry.directory
 
 
 def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
