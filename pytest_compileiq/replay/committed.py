@@ -23,6 +23,7 @@ from pytest_compileiq.store.metadata import restored
 from pytest_compileiq.store.status import is_ownerless, other_owner, own_name, rename
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import check_classes, classes_of, option_list
+from pytest_compileiq.toolchains.options import options_of
 
 RETUNE = "if the change is meant, run: pytest --tune {test}"
 
@@ -183,6 +184,10 @@ class Integrity:
         except StoreError as error:
             raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):
+            like, applied = getattr(self.benchmark.spec.toolchain, "like", None), options_of(controls.knobs)
+            if like and applied and all(map(self.benchmark.builder.says, applied)):
+                why = f"like={like!r} names a command that applies {' '.join(applied)} already, which no baseline does"
+                raise Stop(Verdict.STALE, why, "name there the commands of a build without what acf flags gave it")
             if former := formerly_held(self.benchmark, controls.knobs):
                 options, wider = former
                 remedy = f"{wider} in the marker lets them in; {RETUNE}" if wider else RETUNE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,10 @@ from pytest_compileiq.model import Candidate, sha256_hex
 from pytest_compileiq.replay.committed import Integrity, Stop, formerly_held
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.nvidia.markers import Nvcc
+from pytest_compileiq.toolchains.nvidia.tools import installed
+from tests import needs
+from tests.files import write_files
 from tests.unit.artifacts import make_artifact
 
 KERNEL = "int f(int a) { return a; }"
@@ -22,9 +27,21 @@ OWN_SPACE = {"-O": choice([2, 3])}
 
 def tuned(directory, text, flags, space) -> TunedBenchmark:
     (directory / "k.c").write_text(text)
-    builder = Cc("k.c", flags=flags, compiler="gcc").resolve(Place(directory, directory))
-    spec = SimpleNamespace(name="k", space=space, where=())
+    return benchmark_of(directory, Cc("k.c", flags=flags, compiler="gcc"), space)
+
+
+def benchmark_of(directory, toolchain, space) -> TunedBenchmark:
+    spec = SimpleNamespace(name="k", space=space, where=(), toolchain=toolchain)
+    builder = toolchain.resolve(Place(directory, directory))
     return TunedBenchmark("t.py::t", spec, builder, None, print, (), directory, directory)
+
+
+def read_back(benchmark, knobs):
+    """The stored controls, as a replay reads them."""
+    controls = benchmark.builder.render(Candidate(knobs))
+    stored = Controls(kind="options", file="k.acf", sha256=sha256_hex(controls.data), size_bytes=1, knobs=knobs)
+    store = SimpleNamespace(read_controls=lambda *_: controls.data)
+    return Integrity(benchmark, store).controls(make_artifact(controls=stored))
 
 
 @pytest.mark.parametrize(
@@ -49,14 +66,22 @@ def test_options_that_the_compilers_own_space_held_once_are_named_with_what_lets
 
 
 def test_such_an_artifact_is_stale_and_not_corrupt(tmp_path):
-    benchmark = tuned(tmp_path, KERNEL, "-O2", None)
-    controls = benchmark.builder.render(Candidate(RELAXED))
-    stored = Controls(kind="options", file="k.acf", sha256=sha256_hex(controls.data), size_bytes=1, knobs=RELAXED)
-    artifact = make_artifact(controls=stored)
-    store = SimpleNamespace(read_controls=lambda *_: controls.data)
     with pytest.raises(
         Stop, match=r"no longer holds -fassociative-math, -fno-signed-zeros \(relaxed-maths\)"
     ) as stopped:
-        Integrity(benchmark, store).controls(artifact)
+        read_back(tuned(tmp_path, KERNEL, "-O2", None), RELAXED)
     assert stopped.value.verdict == "STALE"
     assert "space=['default', 'relaxed-maths'] in the marker lets them in" in stopped.value.remedy
+
+
+@needs.nvcc
+def test_a_build_that_applies_the_artifact_is_told_to_be_no_baseline(tmp_path):
+    command = "nvcc -arch=sm_90a --options-file k.flags -c k.cu"
+    entry = {"directory": str(tmp_path), "command": command, "file": "k.cu"}
+    files = {"k.cu": "", "k.flags": "--maxrregcount=24 -Xptxas=--register-usage-level=2"}
+    write_files(tmp_path, {**files, "compile_commands.json": json.dumps([entry])})
+    marker = Nvcc("k.cu", arch="sm_90a", like=".", compiler=next(installed("nvcc")).program)
+    knobs = {"--maxrregcount=": 24, "-Xptxas=--register-usage-level=": 2}
+    with pytest.raises(Stop, match=r"like='\.' names a command that applies --maxrregcount=24 -Xptxas=") as stopped:
+        read_back(benchmark_of(tmp_path, marker, "options"), knobs)
+    assert "without what acf flags gave it" in stopped.value.remedy
