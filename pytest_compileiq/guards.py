@@ -1,4 +1,4 @@
-"""A first call that may be wrong: arrays between guards, and a call in a process of its own.
+"""A first call that may be wrong: arrays between guards, a call in a process of its own, and a module of Python.
 
 ``x = guarded(acf.rng.random(N))``, then ``try_call(function, [x.ctypes.data, N], x=x)``: a size that is guessed wrong
 fails the test with a sentence, where a plain call would write into other memory or end pytest.
@@ -6,6 +6,7 @@ fails the test with a sentence, where a plain call would write into other memory
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import itertools
 import multiprocessing
@@ -14,6 +15,8 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 GUARD_BYTES = 8 << 20  # on both sides: of 1,024 elements of 8 bytes, a matrix of as many rows
 _PATTERNS = itertools.cycle(range(0xA1, 0xF0))  # one an array: what was copied from a guard into another shows
+_PYTHON_API = 1013  # PYTHON_API_VERSION, which is the same in every Python 3
 _RETURNED, _FIRST_BROKEN = 99, 100  # exit codes; from the second on they are places of arrays
 
 
@@ -65,6 +69,24 @@ def try_call(
         why = f"ends the process with exit code {process.exitcode}"
     called = getattr(function, "__name__", repr(function))
     raise AssertionError(f"{called} {why}: only its author knows which sizes and values it takes")
+
+
+def module_of(function: Any, name: str) -> ModuleType:
+    """Make an extension module, holding the interpreter's lock, which a call of ``ctypes.CDLL`` releases.
+
+    Args:
+        function: ``PyInit_…`` of a loaded library.
+        name: the module's, with its package.
+    """
+    made: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(ctypes.cast(function, ctypes.c_void_p).value or 0)()
+    if isinstance(made, ModuleType):
+        return made
+    api, definition = ctypes.pythonapi, ctypes.py_object(made)  # for an initialisation in several phases
+    api.Py_IncRef(definition)  # it was borrowed
+    api.PyModule_FromDefAndSpec2.restype = ctypes.py_object
+    module: ModuleType = api.PyModule_FromDefAndSpec2(definition, ctypes.py_object(ModuleSpec(name, None)), _PYTHON_API)
+    api.PyModule_ExecDef(ctypes.py_object(module), definition)
+    return module
 
 
 def _call(function: Callable[..., object], arguments: Sequence[object], arrays: dict[str, NDArray[Any]]) -> None:

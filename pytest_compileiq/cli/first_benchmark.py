@@ -23,7 +23,7 @@ _SIZE = "N = 1024  # more, once the guesses are right: short calls are measured 
 _BLOCK = 1024
 _RESERVED = {
     "acf", "ctypes", "function", "np", "pytest", "returned", "restore", "call", "arguments", "N", "Cc", "guarded",
-    "try_call", "timeout_s",
+    "try_call", "timeout_s", "module_of",
 }  # fmt: skip
 _COUNTS = re.compile(
     r"(?:n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*))\d?"
@@ -64,14 +64,10 @@ def c_benchmark(prototype: Prototype, building: FirstBuild) -> tuple[str, str | 
         sentence = f"only its author knows how {name} is called: {missing}; call and measure it here"
         imports, body, measured = ["import pytest", "", "from pytest_compileiq import Cc"], [], "function()"
         if name.startswith("PyInit_"):
-            sentence = (
-                f"only its author knows how the functions of module are called: call and measure them here ({name})"
-            )
-            imports, measured = ["import ctypes", "", *imports], "module.FUNCTION()"
-            body.append(
-                "    function = ctypes.PYFUNCTYPE(ctypes.py_object)(ctypes.cast(function, ctypes.c_void_p).value)"
-            )
-            body.append("    module = function()")
+            sentence = f"only its author knows how {name}'s functions are called: call and measure them here"
+            imports.append("from pytest_compileiq.guards import module_of")
+            body.append(f"    module = module_of(function, {json.dumps(name.removeprefix('PyInit_'))})")
+            measured = "module.FUNCTION()"
         body = [
             f"    function = acf.build().load(){load}",
             *body,

@@ -151,7 +151,7 @@ def test_init_builds_what_an_interpreter_loads_and_never_fails_for_a_function_no
     (here / "fast.c").write_text(make)
     assert main(["init"]) == 0 and "1 extension module, of which acf init" in capsys.readouterr().out
     assert main(["init", "--function", "fast.c::PyInit_fast"]) == 0
-    assert "module = function()" in (here / "test_acf_PyInit_fast.py").read_text()
+    assert 'module = module_of(function, "fast")' in (here / "test_acf_PyInit_fast.py").read_text()
 
 
 @needs.gxx

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
-from pytest_compileiq.guards import guarded, try_call
+from pytest_compileiq.guards import guarded, module_of, try_call
 
 N = 16
 
@@ -53,3 +56,22 @@ def test_try_call_that_copies_one_guard_into_another_is_seen():
 def test_try_call_that_crashes_or_hangs_fails_with_a_sentence(call, argument, why):
     with pytest.raises(AssertionError, match=why):
         try_call(call, [argument], timeout_s=0.2 if argument == 60 else 60)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_module_of_either_initialisation_is_made_with_its_content(tmp_path):
+    (tmp_path / "m.c").write_text("""
+void *PyModule_New(const char *); void *PyModuleDef_Init(void *); int PyModule_AddIntConstant(void *, const char *, long);
+static int fill(void *module) { return PyModule_AddIntConstant(module, "answer", 42); }
+static struct { int slot; void *value; } slots[] = {{2, fill}, {0, 0}}; /* Py_mod_exec */
+static struct { long head[5]; const char *name, *doc; long size; void *methods, *slots, *rest[3]; } definition =
+    {{1}, "several", 0, 0, 0, slots};
+void *PyInit_several(void) { return PyModuleDef_Init(&definition); }
+void *PyInit_single(void) { void *module = PyModule_New("single"); fill(module); return module; }
+""")
+    subprocess.run(["gcc", "-shared", "-fPIC", "m.c", "-o", "m.so"], cwd=tmp_path, check=True)
+    library = ctypes.CDLL(str(tmp_path / "m.so"))
+    for name in ("single", "several"):
+        module = module_of(library[f"PyInit_{name}"], f"package.{name}")
+        assert module.answer == 42 and name not in sys.modules
+    assert module.__name__ == "package.several"
