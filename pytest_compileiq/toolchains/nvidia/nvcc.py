@@ -309,8 +309,13 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
             elif word.startswith("-") and not _is_left_out(word):
                 flags.append(_here(word, entry, checkout))
         made_in_order = sorted(made_for, key=lambda arch: (capability(arch), arch))
+        if not made_for:
+            raise MarkerError(
+                "its command names no real architecture, such as sm_90, so that the machine or nvcc's version chooses: "
+                "name its GPUs there, or give its options in flags="
+            )
         if other := sorted(set(architectures) - made_for):
-            known = ", ".join(made_in_order) or "no real architecture"
+            known = ", ".join(made_in_order)
             raise MarkerError(f"its command compiles for {known}, and not for {other[0]}: name those in arch=")
         return Production(compiler, tuple(flags), tuple(before), tuple(made_in_order))
 

@@ -76,6 +76,12 @@ def test_an_architecture_that_production_does_not_compile_for_is_refused(command
         nvcc_command("build", "src/k.cu", ["sm_75"], commands(CMAKE))
 
 
+@pytest.mark.parametrize("named", ["", "-arch=native", "-arch=compute_90"])
+def test_a_command_that_leaves_its_architecture_open_is_refused(commands, named):
+    with pytest.raises(MarkerError, match=r"src/k\.cu: its command names no real architecture"):
+        nvcc_command("build", "src/k.cu", ["sm_90"], commands(f"nvcc {named} -c k.cu"))
+
+
 def test_two_ways_to_compile_a_source_are_told_apart_by_a_text(commands):
     two = commands(CMAKE, CMAKE.replace("-DFACTOR=3", "-DFACTOR=4").replace("-o k.o", "-o other.o"))
     with pytest.raises(MarkerError, match=r"it is compiled in 2 ways: .*-DFACTOR=3.*like='build#"):
