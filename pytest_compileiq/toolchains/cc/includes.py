@@ -246,7 +246,8 @@ _PLAIN = re.compile(
     r"[\w.]*"
     r"|-f(?:no-)?(?:PIC|pic|PIE|pie|gnu-unique|strict-aliasing|wrapv|exceptions|rtti|openmp-simd|openmp|common|builtin"
     r"|signed-char|unsigned-char|fast-math|plt|semantic-interposition|stack-protector|stack-protector-strong|stack-protector-all"
-    r"|omit-frame-pointer|asynchronous-unwind-tables|threadsafe-statics|function-sections|data-sections)"
+    r"|omit-frame-pointer|asynchronous-unwind-tables|threadsafe-statics|function-sections|data-sections|unwind-tables"
+    r"|strict-overflow|stack-clash-protection|merge-all-constants|delete-null-pointer-checks|ident)|-ftls-model=[a-z-]+"
     r"|-fvisibility=(?:default|hidden|internal|protected)|-fvisibility-inlines-hidden|-fcf-protection(?:=\w+)?",
     re.DOTALL,
 )

@@ -165,7 +165,8 @@ def test_options_that_tests_use_are_modelled():
         "-O2 -O -Os -Ofast -march=x86-64-v3 -mtune=generic -mavx2 -mno-fma -fPIC -fno-gnu-unique -shared -std=c++20 "
         "-DN=3 -DNAME -UNAME -Iinclude -I../include -I/opt/include -iquote. -isystemvendor -idirafterlast -Llib -lm "
         "-Wall -Wextra -Werror=date-time -Wno-unused -w -g -g3 -funroll-loops -fno-math-errno -ffp-contract=off "
-        "-fopenmp -pthread -fvisibility=hidden -includeconfig.h -xc++ -fno-exceptions"
+        "-fopenmp -pthread -fvisibility=hidden -includeconfig.h -xc++ -fno-exceptions "
+        "-fno-strict-overflow -ftls-model=local-dynamic -fstack-clash-protection -fno-unwind-tables -fno-ident"
     )
     expect_modelled(options.split())
 
