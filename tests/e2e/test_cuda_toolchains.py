@@ -159,9 +159,9 @@ def test_a_template_of_a_header_is_tuned_by_a_macro_in_its_arguments_replayed_an
         subprocess.run([nvcc, "-arch=sm_90a", "-O3", "-cubin", "program.cu"], check=True)
         assert main(["verify-binary", "program.cubin"]) == code
     assert capsys.readouterr().out.splitlines() == [
-        "differs: program.cubin: _Z5totalIfLi32EEvPKT_PS0_ (sm_90a) is the baseline of total (sm_90a-nvcc13.3): "
+        "differs: program.cubin: total<float, 32> (sm_90a) is the baseline of total (sm_90a-nvcc13.3): "
         "its controls were not applied",
-        "right: program.cubin: _Z5totalIfLi4EEvPKT_PS0_ (sm_90a) is the proven code of total (sm_90a-nvcc13.3)",
+        "right: program.cubin: total<float, 4> (sm_90a) is the proven code of total (sm_90a-nvcc13.3)",
     ]
 
 
