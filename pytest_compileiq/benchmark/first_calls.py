@@ -286,8 +286,6 @@ class _Watched(Struct):
         """What ``acf.measure`` does here."""
         import numpy as np  # heavy, and a body that draws has imported it
 
-        for output in acf.asked.outputs:
-            output.flip(np.uint8(0))  # touches its pages
         self.is_measured = True
         costs: list[_Cost] = []
         parts: list[list[tuple[Key, _Cost]]] = []
@@ -297,6 +295,8 @@ class _Watched(Struct):
                 acf.asked.reset()
             self.within = []
             if number <= _LATER:
+                for output in acf.asked.outputs:  # its pages are there, and its lines where they were before each call
+                    output.flip(np.uint8(0))
                 _empty_caches()
             costs.append(_cost(call)[0])
             parts.append(self.within)

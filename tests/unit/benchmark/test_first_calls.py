@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pytest_compileiq import Cc, minimize
@@ -12,6 +13,7 @@ from pytest_compileiq.benchmark.body import Bodies
 from pytest_compileiq.benchmark.first_calls import time_first_calls, time_first_calls_of_copies
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.testing import fake_benchmark
+from pytest_compileiq.timing import outputs
 from pytest_compileiq.toolchains.base import Place
 
 
@@ -53,6 +55,17 @@ def test_both_arms_are_called_seven_times_on_one_draw_in_random_order():
         assert (len(body.drawn), body.calls, body.resets) == (1, 14, 14)
     assert {body.arms[0] for body in bodies} == {"baseline", "tuned"}
     assert len({number for body in bodies for number in body.drawn}) == 8
+
+
+def test_outputs_lie_in_the_caches_alike_before_each_call_that_is_compared(monkeypatch):
+    events = []
+    monkeypatch.setattr(outputs._Host, "flip", lambda *_: events.append("touched"))
+
+    def body(acf):
+        acf.measure(lambda: events.append("called"), outputs=[np.zeros(4)])
+
+    assert timed(body)
+    assert events == 2 * [*4 * ["touched", "called"], *3 * ["called"]]
 
 
 @pytest.mark.parametrize("given", [{"repeats": True}, {"stress": 7}, {"clock": "cuda"}, {"metric": "compile_time"}])
