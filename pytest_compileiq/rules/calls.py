@@ -6,12 +6,12 @@ it is right on every input, and no faster on a new one. Caches explain no differ
 call, nor does what both arms pay for a first call.
 
 Where the body draws from ``acf.rng``, each draw is new. With x the log of first over later calls, tuned less baseline,
-and with ``limit`` half the log gain of later calls, at least that of 1.1, Student's t over the draws asks whether
-(x - limit) / limit, clipped to -3 to 3, has a mean above 0.
+what is lost is x as a share of the log gain of later calls, at least twice that of 1.1. Student's t over the draws asks
+whether that, clipped to -1 to 2, has a mean above a half.
 
 Where it draws nothing, each call is the first of a copy of the build, which remembers nothing. A table that both arms
 fill once costs both as much, whatever they save later; so there the seconds decide: of those that calls in a row save,
-the share that the tuned arm's first call costs more than the baseline's, clipped likewise, against a half.
+the share that the tuned arm's first call costs more than the baseline's, clipped to -3 to 3, likewise against a half.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FAULT_S = 50e-6  # to touch a new page; 34 µs was seen in a virtual machine, wh
 PART, MOST = 0.2, 0.5  # shares of a call's time that are call overhead
 SURE_P = 1e-4
 FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
-LOOKS = 16, 32, 64  # copies of the build
+LOOKS = 16, 32, 64, 128, 256  # draws, or copies of the build
 _LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
 _CLIP = 3.0
-_FEWEST_COPIES = 5
+_LOG_CLIP = -1.0, 2.0
 _MOST_LOSS, _LITTLE_LOSS = 0.5, 0.25
 _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
@@ -125,16 +125,12 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
 
     from pytest_compileiq.rules.stats import paired_p
 
-    usable = [draw for draw in draws if draw.is_usable]
-    if len(usable) < FEWEST:
+    usable = _usable(draws)
+    if len(usable) < FEWEST or (p_value := paired_p(_lost_gains(usable), _MOST_LOSS)) > SURE_P:
         return None
-    first, later = (np.log([draw.both(when) for draw in usable]) for when in ("first_s", "later_s"))
-    first_gains, later_gains = -np.diff(first)[:, 0], -np.diff(later)[:, 0]
-    limit = max(float(later_gains.mean()) / 2, math.log(_LEAST_GAIN))
-    p_value = paired_p(np.clip((later_gains - first_gains - limit) / limit, -_CLIP, _CLIP), 0.0)
-    if p_value > SURE_P:
-        return None
-    first_gain, later_gain = (f"{math.exp(float(np.median(gains))):.3g}x" for gains in (first_gains, later_gains))
+    first_gain, later_gain = (
+        f"{math.exp(float(np.median(_log_gains(usable, when)))):.3g}x" for when in ("first_s", "later_s")
+    )
     return (
         f"on {len(usable)} new draws of acf.rng, caches emptied, the first call is {first_gain} and later calls are "
         f"{later_gain} as fast as the baseline's (p = {p_value:.2g}): the call remembers work that it did "
@@ -142,16 +138,18 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
     )
 
 
-def is_decided(copies: Sequence[FirstCalls]) -> bool:
-    """Whether first calls of more copies of the build are not needed: the gain is there, there is none, or it lacks."""
-    if len(copies) < _FEWEST_COPIES:
+def is_decided(calls: Sequence[FirstCalls], *, drawn: bool) -> bool:
+    """Whether no more draws, or copies of the build, are needed: the gain is there, there is none, or it lacks."""
+    if len(calls) not in LOOKS:  # looked at after each one, most memos of 3 µs would once seem to lose nothing
         return False
     from statistics import median  # one slow first call of the baseline, as of a new process, must not decide
 
-    lost = _lost_seconds(copies)
-    if lost is None or median(lost.tolist()) < _LITTLE_LOSS or len(copies) >= LOOKS[-1]:
+    usable = _usable(calls) if drawn else calls
+    if not usable or (lost := _lost_seconds(usable)) is None or len(calls) == LOOKS[-1]:
         return True
-    return len(copies) in LOOKS and why_never_new(copies) is not None
+    if median((_lost_gains(usable) if drawn else lost).tolist()) < _LITTLE_LOSS:
+        return True
+    return (why_remembered if drawn else why_never_new)(calls) is not None
 
 
 def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
@@ -167,6 +165,28 @@ def why_never_new(copies: Sequence[FirstCalls]) -> str | None:
         f"(p = {p_value:.2g}), and the test has one input: draw the inputs from acf.rng, or declare "
         "tune(…, repeats=True) where production repeats its inputs"
     )
+
+
+def _usable(draws: Sequence[FirstCalls]) -> list[FirstCalls]:
+    return [draw for draw in draws if draw.is_usable]
+
+
+def _log_gains(draws: Sequence[FirstCalls], when: str) -> Floats:
+    """How much faster the tuned arm's calls are, shape (draws,)."""
+    import numpy as np
+
+    gains: Floats = -np.diff(np.log([draw.both(when) for draw in draws]))[:, 0]
+    return gains
+
+
+def _lost_gains(draws: Sequence[FirstCalls]) -> Floats:
+    """The share of the log gain that each first call lacks, shape (draws,)."""
+    import numpy as np
+
+    later = _log_gains(draws, "later_s")
+    gain = max(float(later.mean()), 2 * math.log(_LEAST_GAIN))
+    lost: Floats = np.clip((later - _log_gains(draws, "first_s")) / gain, *_LOG_CLIP)
+    return lost
 
 
 def _lost_seconds(copies: Sequence[FirstCalls]) -> Floats | None:

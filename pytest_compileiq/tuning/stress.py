@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -75,7 +75,7 @@ class Stressing:
             return None
         if not self.tuning.baseline.drew:
             once = self._draw(controls, 0, bits_promised=False)
-            if reason := self._why_not_new([] if isinstance(once, Wrong) else [once]) or self._why_never_new(controls):
+            if reason := self._why_not_new(controls, [] if isinstance(once, Wrong) else [once], self.tuning.seed):
                 return Wrong(controls, None, reason)
             return Stress(draws=0, repeats=benchmark.spec.repeats)
         self.tuning.progress.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
@@ -88,36 +88,39 @@ class Stressing:
                 self.pool.discard(0)
                 return judged
             draws.append(judged)
-        if reason := self._why_not_new(draws):
+        if reason := self._why_not_new(controls, draws, first):
             return Wrong(controls, None, reason)
         return record_of(first, draws, repeats=benchmark.spec.repeats)
 
-    def _why_not_new(self, draws: Sequence[Mapping[str, Draw] | None]) -> str | None:
-        """The reason for calls that do not do new work on new input, on the first such workload; None without any."""
+    def _why_not_new(self, controls: ControlsFile, draws: Sequence[dict[str, Draw] | None], first: int) -> str | None:
+        """The reason for calls that do not do new work on new input, on the first such workload; None without any.
+
+        ``first``: the seed of the first draw.
+        """
+        drew = self.tuning.baseline.drew
         for workload in self.benchmark.spec.workloads:
             drawn = [of_all[workload.name] for of_all in draws if of_all is not None]
-            calls = [each.calls for each in drawn if each.calls is not None]
-            if reason := why_not_computed(drawn) or why_apart(drawn) or why_remembered(calls):
+            reason = why_not_computed(drawn) or why_apart(drawn)
+            calls = [each.calls for each in drawn if drew and each.calls is not None]
+            if reason is None and (calls or not drew):
+                calls += self._first_calls(controls, workload, calls, first + len(draws))
+                reason = (why_remembered if drew else why_never_new)(calls)
+                if reason and not drew:
+                    self.pool.discard(0)  # it holds all the copies
+            if reason is not None:
                 return f"workload {workload.name!r}: {reason}"
         return None
 
-    def _why_never_new(self, controls: ControlsFile) -> str | None:
-        """The reason for no verdict on a body with one input, on the first workload with one; None without any."""
-        for workload in self.benchmark.spec.workloads:
-            if reason := why_never_new(self._first_calls(controls, workload)):
-                self.pool.discard(0)  # it holds all the copies
-                return f"workload {workload.name!r}: {reason}"
-        return None
-
-    def _first_calls(self, controls: ControlsFile, workload: Workload) -> list[FirstCalls]:
-        """First calls of copies of both builds, until they decide; fewer where a body does not bear it."""
-        taken: list[FirstCalls] = []
-        start = self.clock()
-        while not is_decided(taken):
-            if len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
+    def _first_calls(
+        self, controls: ControlsFile, workload: Workload, known: Sequence[FirstCalls], seed: int
+    ) -> list[FirstCalls]:
+        """First calls on more draws, or of copies of both builds, until they decide; fewer where a body bears none."""
+        drew, taken, start = self.tuning.baseline.drew, list[FirstCalls](), self.clock()
+        while not is_decided([*known, *taken], drawn=drew):
+            if len(known) + len(taken) >= FLOOR and self.clock() - start >= self.limit_s:
                 break
             try:
-                task = FirstCallsTask(workload.name, controls, self.tuning.seed + len(taken))
+                task = FirstCallsTask(workload.name, controls, seed + len(taken), of_copies=not drew)
                 calls = self.pool.ask(0, self.benchmark, task)
             except EvaluationFailed:
                 break

@@ -102,12 +102,13 @@ class DrawTask(Task[Draw], frozen=True, tag=True):
 
 
 class FirstCallsTask(Task[FirstCalls | None], frozen=True, tag=True):
-    """Time the first call of a copy of each arm's build, and later ones; None where that decides nothing.
+    """Time each arm's first call on a draw, or of a copy of its build, and later ones; None where that decides nothing.
 
-    ``seed`` decides which arm is first.
+    ``seed`` decides which arm is first, and the draw.
     """
 
     seed: int
+    of_copies: bool
     answer = FirstCalls | None
 
 

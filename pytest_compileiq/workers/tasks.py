@@ -73,7 +73,7 @@ def _do(
         drawn = run_draw(bodies, task.seed, bits_promised=task.bits_promised)
         return msgspec.structs.replace(drawn, calls=time_first_calls(bodies, task.seed))
     if isinstance(task, messages.FirstCallsTask):
-        return time_first_calls_of_copies(bodies, task.seed)
+        return (time_first_calls_of_copies if task.of_copies else time_first_calls)(bodies, task.seed)
     return look(partial(run_arm, bodies, "tuned", Outputs()), tick)
 
 

@@ -208,12 +208,12 @@ def test_gain_that_no_copy_speaks_against_is_not_refused(given):
 
 
 @pytest.mark.parametrize(("lost", "count", "decided"), [
-    (0, 4, False), (0, 5, True), (0.3, 5, False), (1, 15, False), (1, 16, True), (0.5, 63, False), (0.5, 64, True),
+    (0, 15, False), (0, 16, True), (0, 17, False), (0.3, 16, False), (1, 16, True), (0.5, 128, False), (0.5, 256, True),
 ])  # fmt: skip
 def test_few_copies_are_enough_where_they_tell(lost, count, decided):
-    assert is_decided(copies(lost, count=count)) == decided
+    assert is_decided(copies(lost, count=count), drawn=False) == decided
 
 
 def test_one_slow_first_call_of_the_baseline_decides_nothing():
-    slow, *others = copies(1, count=5)
-    assert not is_decided([FirstCalls(Called(1e-2, 1.3e-4, 1e-4), slow.tuned), *others])
+    slow, *others = copies(0.4)
+    assert not is_decided([FirstCalls(Called(1e-2, 1.3e-4, 1e-4), slow.tuned), *others], drawn=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -96,7 +98,7 @@ def test_outputs_that_are_not_the_baselines_refuse_a_body_without_draws_too(tmp_
     assert pool.asked == [("draw", 0, "-fast\n")]
 
 
-@pytest.mark.parametrize(("first", "rounds"), [(4, 5), (1, 16)])
+@pytest.mark.parametrize(("first", "rounds"), [(4, 16), (1, 16), (2, 256)])
 def test_first_calls_of_copies_are_taken_until_they_decide(tmp_path, first, rounds):
     pool, stress = stressing(tmp_path, failing_on(1), drew=False)
     pool.calls = lambda seed: FirstCalls(Called(1e-3, 1e-3, 1e-3), Called(1e-3 / first, 1e-3 / 4, 1e-3 / 4))
@@ -251,6 +253,23 @@ def test_gain_of_remembered_input_is_refused_and_told_without_a_draw_to_repeat(p
     project.tune(drawing())
     with pytest.raises(TuneFailed, match=r"committed controls are refused, workload 'default': .* remembers work"):
         project.tune(drawing(remembering(4)), evaluations=0)
+
+
+@pytest.mark.parametrize(("later", "asked"), [(0.5, 32), (1.0, 0)])
+def test_first_calls_of_more_draws_are_taken_where_those_of_the_draws_do_not_decide(tmp_path, later, asked):
+    """Of a memo of a few microseconds, whose first calls vary by more than it saves."""
+    rng = Random(0)
+
+    def noisy(pace):
+        first_s = 1e-6 * math.exp(rng.gauss(0, 0.6))
+        return FirstCalls(Called(1e-6, 1e-6, 1e-6), Called(first_s, pace * 1e-6, pace * 1e-6))
+
+    pool, stress = stressing(tmp_path, lambda *_: Draw(("out",), calls=noisy(later)))
+    pool.calls = lambda seed: noisy(later)
+
+    judged = stress.hold(FAST)
+    assert [what for what, *_ in pool.asked].count("first_calls") == asked
+    assert ("on 64 new draws of acf.rng" in str(judged)) == (asked > 0)
 
 
 def test_marker_that_says_that_inputs_repeat_is_recorded_and_told(tmp_path):
