@@ -60,6 +60,7 @@ class ObjectCode:
     shared: list[bytes] = field(default_factory=list)
     local: dict[str, bytes] = field(default_factory=dict)  # functions that are among the shared parts, too
     code_bytes: int = 0
+    source: str = ""  # as the compiler names it
 
     def helpers(self, named: Collection[str]) -> set[str]:
         """The inline functions that serve its entries; where there are no others, they are the entries."""
@@ -214,7 +215,7 @@ def _take_apart(elf: ELFFile) -> ObjectCode:
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
     reach = _reach_of(elf, sections, symbols, functions)
-    out = ObjectCode()
+    out = ObjectCode(source=next((each.name for each in symbols if each["st_info"]["type"] == "STT_FILE"), ""))
     for index, section in enumerate(sections):
         if not _is_loaded(section):
             continue

@@ -143,16 +143,23 @@ class Contents:
     unreadable: tuple[str, ...] = ()  # sentences
 
 
-def read_binaries(paths: Sequence[Path], recorded: Iterable[tuple[Collection[str], Collection[str]]] = ()) -> Contents:
-    """The machine code in cubins, fat binaries, host libraries, programs and objects."""
-    # Of every artifact, the entries that its test stands for, where it says so, and all of its entries.
-    namings = [_NOTHING_NAMED, *((frozenset(stood_for), frozenset(entries)) for stood_for, entries in recorded)]
+def read_binaries(
+    paths: Sequence[Path], recorded: Iterable[tuple[Collection[str], Collection[str], Sequence[str]]] = ()
+) -> Contents:
+    """The machine code in cubins, fat binaries, host libraries, programs and objects.
+
+    Args:
+        recorded: of every artifact, the entries that its test stands for, where it says so, all of its entries, and its
+            sources in the order in which they were linked.
+    """
+    named_by = [(frozenset(stood_for), frozenset(entries), sources) for stood_for, entries, sources in recorded]
+    namings = [_NOTHING_NAMED, *(each[:2] for each in named_by)]
     files = [_contents(path, namings) for path in paths]
     objects = tuple(code for file in files for code in file.objects)
     kernels = [kernel for file in files for kernel in file.kernels]
     # The digests of host objects in one build: of them all, and of those of each artifact, since inline functions of
     # any object of a build serve its entries.
-    builds = [(objects, namings), *((_of_one(objects, naming), [naming]) for naming in namings[1:])]
+    builds = [(objects, namings), *((_of_one(objects, *each[1:]), [each[:2]]) for each in named_by)]
     for together, named in builds if len(objects) > 1 else ():
         digests = _digests(together, named)
         for place, kernel in enumerate(kernels):
@@ -184,9 +191,11 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
     return {name: [*digests[name], *former[name]] for name in digests}
 
 
-def _of_one(objects: Sequence[ObjectCode], naming: tuple[frozenset[str], frozenset[str]]) -> tuple[ObjectCode, ...]:
-    """The objects that hold entries of one artifact, but for inline functions, which any may hold."""
-    return tuple(code for code in objects if naming[1] & ((code.exported.keys() | code.hidden.keys()) - code.inline))
+def _of_one(objects: Sequence[ObjectCode], entries: frozenset[str], sources: Sequence[str]) -> tuple[ObjectCode, ...]:
+    """The objects that hold entries of one artifact, but for inline functions, which any may hold, in link order."""
+    place = {Path(source).name: number for number, source in enumerate(sources)}
+    of_one = (code for code in objects if entries & ((code.exported.keys() | code.hidden.keys()) - code.inline))
+    return tuple(sorted(of_one, key=lambda code: place.get(Path(code.source).name, len(place))))
 
 
 def _contents(path: Path, namings: _Namings) -> Contents:

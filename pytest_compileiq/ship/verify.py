@@ -54,8 +54,7 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
         names: the artifacts that the files must hold; () compares with every artifact that names one of their entries.
     """
     artifacts = artifacts_of(store, names)
-    every = [artifact.code.keys() for artifact in artifacts.values()]
-    recorded = [(of_all & set(one.functions), of_all) for of_all, one in zip(every, artifacts.values(), strict=True)]
+    recorded = [(one.code.keys() & set(one.functions), one.code.keys(), _sources(one)) for one in artifacts.values()]
     lines, _ = compare(read_binaries(paths, recorded), artifacts, ", ".join(map(str, paths)), bool(names))
     return lines
 

@@ -246,7 +246,8 @@ def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_firs
     cplusplus(tmp_path, TWICE + STRONG + instances)
     namings = [{TWICE_OF_FLOAT, f"_Z5twiceI{kind}ET_S0_"} for kind in "dcil"]
     kernels = {
-        kernel.entry: kernel for kernel in read_binaries([tmp_path / "0.o"], [(each, each) for each in namings]).kernels
+        kernel.entry: kernel
+        for kernel in read_binaries([tmp_path / "0.o"], [(each, each, ()) for each in namings]).kernels
     }
     digests_of = [
         digests(machine_code([tmp_path / "0.o"], naming.intersection)) for naming in sorted(namings, key=sorted)
@@ -256,13 +257,16 @@ def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_firs
 
 
 @needs.gxx
-def test_objects_of_an_artifact_have_its_digests_beside_other_objects_with_inline_functions(tmp_path: Path) -> None:
-    uses = "int {name}(int x) {{ return twice(x); }}\n"
-    entries = cplusplus(tmp_path, *(TWICE + uses.format(name=name) for name in ("first", "second")))
+def test_objects_of_an_artifact_have_its_digests_in_any_order_and_beside_others(tmp_path: Path) -> None:
+    def uses(kind: str) -> str:
+        return f"{TWICE}{kind} of_{kind}({kind} x) {{ return twice(x); }}\n"
+
+    entries = cplusplus(tmp_path, uses("int"), uses("float"))
     (tmp_path / "more").mkdir()
-    cplusplus(tmp_path / "more", TWICE + uses.format(name="third").replace("int", "float"))
-    paths = [tmp_path / "more" / "0.o", tmp_path / "0.o", tmp_path / "1.o"]
-    found = {kernel.entry: kernel for kernel in read_binaries(paths, [(frozenset(), entries.keys())]).kernels}
+    cplusplus(tmp_path / "more", uses("double"))
+    paths = [tmp_path / "more" / "0.o", tmp_path / "1.o", tmp_path / "0.o"]
+    recorded = [(frozenset(), entries.keys(), ["src/0.cpp", "src/1.cpp"])]
+    found = {kernel.entry: kernel for kernel in read_binaries(paths, recorded).kernels}
     assert all(entries[name] in (found[name].sha256, *found[name].others) for name in entries)
 
 
