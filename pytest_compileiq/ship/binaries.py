@@ -192,9 +192,17 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
 
 
 def _of_one(objects: Sequence[ObjectCode], entries: frozenset[str], sources: Sequence[str]) -> tuple[ObjectCode, ...]:
-    """The objects that hold entries of one artifact, but for inline functions, which any may hold, in link order."""
+    """The objects of one artifact, in link order: those that hold entries, and those of its sources without any.
+
+    Inline functions do not count, since any object may hold them.
+    """
     place = {Path(source).name: number for number, source in enumerate(sources)}
-    of_one = (code for code in objects if entries & ((code.exported.keys() | code.hidden.keys()) - code.inline))
+
+    def is_of_one(code: ObjectCode) -> bool:
+        own = (code.exported.keys() | code.hidden.keys()) - code.inline
+        return bool(own & entries) if own else Path(code.source).name in place
+
+    of_one = filter(is_of_one, objects)
     return tuple(sorted(of_one, key=lambda code: place.get(Path(code.source).name, len(place))))
 
 

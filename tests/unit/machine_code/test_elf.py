@@ -261,11 +261,12 @@ def test_objects_of_an_artifact_have_its_digests_in_any_order_and_beside_others(
     def uses(kind: str) -> str:
         return f"{TWICE}{kind} of_{kind}({kind} x) {{ return twice(x); }}\n"
 
-    entries = cplusplus(tmp_path, uses("int"), uses("float"))
+    data = "extern const int table[2]; const int table[2] = {1, 2};\n"  # which serves the entries
+    entries = cplusplus(tmp_path, uses("int"), uses("float"), data)
     (tmp_path / "more").mkdir()
     cplusplus(tmp_path / "more", uses("double"))
-    paths = [tmp_path / "more" / "0.o", tmp_path / "1.o", tmp_path / "0.o"]
-    recorded = [(frozenset(), entries.keys(), ["src/0.cpp", "src/1.cpp"])]
+    paths = [tmp_path / "more" / "0.o", *(tmp_path / f"{number}.o" for number in (2, 1, 0))]
+    recorded = [(frozenset(), entries.keys(), [f"src/{number}.cpp" for number in range(3)])]
     found = {kernel.entry: kernel for kernel in read_binaries(paths, recorded).kernels}
     assert all(entries[name] in (found[name].sha256, *found[name].others) for name in entries)
 
