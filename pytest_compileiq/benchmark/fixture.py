@@ -5,14 +5,13 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.compared import ComparedOutput, Outputs
-from pytest_compileiq.errors import BodyError, EnvironmentFault, NoDevice, fault_of
+from pytest_compileiq.errors import BodyError, CompileIQError, EnvironmentFault, NoDevice, fault_of
 from pytest_compileiq.model import (
     L2,
     LARGEST_NUMBER,
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""
 
+Answer = TypeVar("Answer")
+
 
 @dataclass(frozen=True)
 class Build:
@@ -54,7 +55,8 @@ class Build:
 
     def load(self) -> Any:
         """The kernel, loaded: a ``ctypes.CDLL`` for a C library, the path itself for an executable."""
-        return self._load()
+        __tracebackhide__ = True
+        return _for_the_test(self._load)
 
 
 class NoParameter(BodyError, KeyError):
@@ -171,21 +173,21 @@ class Acf:
     @property
     def path(self) -> Path | None:
         """The controls file at a content-addressed path in the user cache directory; None in the baseline."""
-        with _faults_of_the_machine():
-            return None if self._controls is None else cached_controls(self._controls)
+        __tracebackhide__ = True
+        controls = self._controls
+        return None if controls is None else _for_the_test(lambda: cached_controls(controls))
 
     @property
     def options(self) -> tuple[str, ...]:
         """The command-line fragment that applies the controls; empty in the baseline."""
-        if self._controls is None:
-            return ()
-        with _faults_of_the_machine():
-            return self._builds.builder.options(self._controls, cached_controls(self._controls))
+        __tracebackhide__ = True
+        controls, builder = self._controls, self._builds.builder
+        return () if controls is None else _for_the_test(lambda: builder.options(controls, cached_controls(controls)))
 
     def build(self) -> Build:
         """Compile this arm's kernel, or take what this run has already compiled."""
-        with _faults_of_the_machine():
-            built = self._builds.get(self._controls)
+        __tracebackhide__ = True
+        built = _for_the_test(lambda: self._builds.get(self._controls))
         return Build(built.path, built.metrics, built.log, lambda: self._load(built))
 
     def measure(
@@ -292,13 +294,18 @@ class Unusable:
         )
 
 
-@contextmanager
-def _faults_of_the_machine() -> Iterator[None]:
-    """A full disk, a limit or a read-only file system blames neither the body nor the controls."""
+def _for_the_test(call: Callable[[], Answer]) -> Answer:
+    """What ``call`` gives; pytest shows an error of it at the test's line, whose author can do something about it.
+
+    A full disk, a limit or a read-only file system blames neither the body nor the controls.
+    """
+    __tracebackhide__ = True
     try:
-        yield
+        return call()
     except OSError as error:
         raise EnvironmentFault(fault_of(error)) from error
+    except CompileIQError as error:
+        raise error.with_traceback(None) from None
 
 
 def cached_controls(controls: ControlsFile) -> Path:

@@ -125,3 +125,14 @@ class TestKernel:
     )
     output = made.pytest("-o", "acf_missing=warn", "-v", code=0)
     assert "Kernel-kernel-1" in output and "Kernel-kernel-2" in output
+
+
+def test_build_that_cannot_be_loaded_is_shown_at_the_test_s_line_alone(project):
+    made = project({
+        "kernel.c": "int nowhere(int);\nint kernel(int x) { return nowhere(x); }\n",
+        "test_kernel.py": f"{HEAD}\n@pytest.mark.tune(Cc('kernel.c'))\ndef test_kernel(acf):\n{BODY}",
+    })  # fmt: skip
+    output = made.pytest("--acf-check=off", code=1)
+    assert re.search(r"^>    +kernel = acf\.build\(\)\.load\(\)", output, re.MULTILINE)
+    assert "it has no nowhere: name the source that defines it" in output
+    assert output.count("kernel.py:") == 2, "the place and the summary's; no frame of the plugin"
