@@ -3,7 +3,8 @@
 A relocation by a symbol of its own means that function or variable. The assembler replaces most symbols of a file's own
 by their section and an offset, which for data may lie before or behind the variable that is meant (``table[i - 1]``):
 such a relocation reaches the whole section, except for merged constants and tables of labels. Calls within a section
-have no relocation: any four bytes that are the distance to a local function count as one. What no function refers to
+have no relocation: any four bytes that are the distance to a local function, and that no relocation fills in, count as
+one. What no function refers to
 (initialisers, exception tables) is reached by all.
 
 Places are told by what is there, so that neither names of a file's own nor neighbours count.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from elftools.elf.constants import SH_FLAGS
@@ -28,6 +29,7 @@ _X86_64 = "EM_X86_64"
 # which the instruction ends where it has no other operand.
 _BY_DISTANCE = frozenset({2, 4, 9, 41, 42})
 _WIDTH = {1: 8, 2: 4, 10: 4, 11: 4}  # of R_X86_64_64, PC32, 32 and 32S in tables
+_FILLED = {1: 8, 24: 8, 12: 2, 13: 2, 14: 1, 15: 1}  # bytes, of R_X86_64_64, PC64, 16, PC16, 8 and PC8; 4 of others
 _SHORT_JUMPS = frozenset({0xEB, *range(0x70, 0x80)})
 _KEPT_FLAGS = SH_FLAGS.SHF_WRITE | SH_FLAGS.SHF_EXECINSTR | SH_FLAGS.SHF_TLS
 
@@ -197,14 +199,26 @@ class ObjectReach:
             yield from (_Reference(0, "beside", each) for each in parts.values())
             return
         content = self._sections[part.section].data()[part.begin : part.end]
-        for shift in range(4):
-            whole = len(content) - shift & ~3
-            for at, distance in enumerate(memoryview(content[shift : shift + whole]).cast("i")):
-                if to := parts.get(part.begin + shift + 4 * at + 4 + distance):
-                    yield _Reference(shift + 4 * at, "near", to)
-        for at, (operation, distance) in enumerate(pairwise(content)):
-            if operation in _SHORT_JUMPS and (to := parts.get(part.begin + at + 2 + (distance ^ 128) - 128)):
-                yield _Reference(at + 1, "short", to)
+        near = (
+            (shift + 4 * at, 4, distance)
+            for shift in range(4)
+            for at, distance in enumerate(memoryview(content[shift : shift + (len(content) - shift & ~3)]).cast("i"))
+        )
+        short = (
+            (at, 1, (distance ^ 128) - 128)
+            for at, (operation, distance) in enumerate(pairwise(content), start=1)
+            if operation in _SHORT_JUMPS
+        )
+        for at, width, distance in chain(near, short):
+            place = part.begin + at
+            if (to := parts.get(place + width + distance)) and not self._is_filled(part.section, place, place + width):
+                yield _Reference(at, "near" if width == 4 else "short", to)
+
+    def _is_filled(self, index: int, begin: int, end: int) -> bool:
+        """Whether a relocation fills in one of these bytes."""
+        patches = self._patches.get(index, [])
+        near = islice(patches, bisect_left(patches, begin - 7, key=_offset), bisect_left(patches, end, key=_offset))
+        return any(patch["r_offset"] + _FILLED.get(patch["r_info_type"], 4) > begin for patch in near)
 
     def _find_tables(self) -> dict[int, dict[int, Part]]:
         """Section → place → the table of labels that begins there, which code refers to by that place."""

@@ -82,6 +82,7 @@ int choice(int *x, int n) {
 double ratio(double x) { return x * 2.5 + 1.25; }
 int calls; int counted(int x) { return calls += x; }
 const char *word(int n) { return n ? "other" : "nothing"; }
+const __WCHAR_TYPE__ *wide(void) { return L"tin"; }
 """
 BESIDE = """
 static int mine; static __attribute__((noinline)) int step(int x) { return mine += x * 3; }
@@ -107,7 +108,8 @@ def test_functions_added_beside_change_nothing_of_those_that_do_not_reach_them(t
     [
         (("3, 9}", "3, 8}"), {"first", "set"}), (("x * x +", "x * x -"), {"first"}), (("return 11", "return 12"), {"choice"}),
         (("case 4: return x[7]", "case 4: return x[8]"), {"choice"}), (("1.25", "1.75"), {"ratio"}),
-        (("calls;", "calls = 3;"), {"counted", "first", "set"}), (('"other"', '"ether"'), {"word"}),
+        (("calls;", "calls = 3;"), {"counted", "first", "set"}), (('"nothing"', '"nothink"'), {"word"}),
+        (('L"tin"', 'L"tip"'), {"wide"}),
         (("case 3: return x[2] * n;\n        case 4: return x[7];", "case 4: return x[2] * n; case 3: return x[7];"),
          {"choice"}),
     ],
@@ -125,6 +127,14 @@ def test_a_variable_is_reached_by_whatever_place_code_holds(tmp_path, place) -> 
     text += "int g(int n) { return *(n ? &a : &b); }"
     before, after = (digests(objects(tmp_path, each)) for each in (text, text.replace("3, 4}", "3, 5}")))
     assert before["f"] != after["f"]
+
+
+def test_bytes_that_a_relocation_fills_in_are_no_distance_to_a_local_function(tmp_path: Path) -> None:
+    """Behind ``lea`` lie the byte 0x15 and zeros: with one of them, the distance to a function 21 bytes away."""
+    text = "word:\n leaq text(%rip), %rdx\n .globl word\n .type word, @function\n ret\n .size word, .-word\n"
+    beside = ".fill 19, 1, 0x90\n help:\n .type help, @function\n ret\n .size help, .-help\n"
+    alone, both = (digests(objects(tmp_path, each, suffix=".s")) for each in (text, text + beside))
+    assert both["word"] == alone["word"]
 
 
 def test_what_runs_as_the_object_is_loaded_is_part_of_every_entry(tmp_path: Path) -> None:
