@@ -172,7 +172,7 @@ def test_a_header_that_comes_before_the_recorded_one_is_in_no_export(tmp_path, c
 
 @needs.nvcc
 def test_objects_to_be_linked_or_debugged_are_told_by_their_code(tmp_path, capsys, monkeypatch):
-    source = """extern "C" __global__ void plain(int *y, int n) { y[threadIdx.x] %= n; }
+    source = """extern "C" __global__ void plain(float *y, int n) { y[threadIdx.x] /= n; }
 __device__ int count = 5;
 extern "C" __global__ void counter(int *y) { y[0] = atomicAdd(&count, 1); }
 """
