@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from pytest_compileiq.cli.locate import named_options, open_store
@@ -77,7 +76,7 @@ def _add_on_stale(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _flags(options: argparse.Namespace) -> int:
-    from pytest_compileiq.ship.flags import depfile, fragment
+    from pytest_compileiq.ship.flags import depfile, fragment, quoted
 
     wanted = options.depfile_target or options.output
     if options.depfile is not None and wanted is None:
@@ -98,7 +97,7 @@ def _flags(options: argparse.Namespace) -> int:
             return REFUSED
     if options.depfile is not None:
         write_output(options.depfile, depfile(str(wanted), answer.reads))
-    lines = [shlex.join(answer.words)] if answer.words else []
+    lines = [" ".join(map(quoted, answer.words))] if answer.words else []
     if options.output is not None:
         write_output(options.output, "".join(f"{line}\n" for line in lines))
     else:

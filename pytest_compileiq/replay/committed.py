@@ -183,11 +183,10 @@ class Integrity:
             check_classes(artifact)
         except StoreError as error:
             raise self.corrupt(error) from error
-        if reason := self.benchmark.why_outside(controls):
-            like, applied = getattr(self.benchmark.spec.toolchain, "like", None), options_of(controls.knobs)
-            if like and applied and all(map(self.benchmark.builder.says, applied)):
-                why = f"like={like!r} names a command that applies {' '.join(applied)} already, which no baseline does"
-                raise Stop(Verdict.STALE, why, "name there the commands of a build without what acf flags gave it")
+        reason = self.benchmark.why_outside(controls)
+        if reason or controls.kind == "blob":  # beside an ACF, like= reads the options that acf flags gives
+            self._expect_baseline(artifact, options_of(controls.knobs))
+        if reason:
             if former := formerly_held(self.benchmark, controls.knobs):
                 options, wider = former
                 remedy = f"{wider} in the marker lets them in; {RETUNE}" if wider else RETUNE
@@ -197,6 +196,15 @@ class Integrity:
             why = f"{where}: the committed controls are outside the space that the test declares: {reason}"
             raise Stop(Verdict.CORRUPT, why, RETUNE)
         return controls
+
+    def _expect_baseline(self, artifact: Artifact, applied: Sequence[str]) -> None:
+        """Stop where the command that ``like=`` names has become one with all the options ``applied``."""
+        builder, like = self.benchmark.builder, getattr(self.benchmark.spec.toolchain, "like", None)
+        is_another = like and builder.compiler.command != artifact.compiler.command
+        if is_another and applied and all(map(builder.says, applied)):
+            why = f"like={like!r} names a command that applies {' '.join(applied)} already, which no baseline does"
+            remedy = f"name there the commands of a build without what acf flags gave it; {RETUNE}"
+            raise Stop(Verdict.STALE, why, remedy)
 
     def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         """Compute every claim again from the committed samples, and the exact ones from the builds.

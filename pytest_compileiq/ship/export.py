@@ -85,7 +85,8 @@ def export_runtime(
                 applied.append(f"{name} ({target})")
                 notes |= dict.fromkeys(set_and_kept_out(name, artifact))
                 if artifact.compiler.compiles:
-                    options, ptx = words_of(name, artifact, "{path}"), _ptx_of(artifact, root, proven_ptx)
+                    options = words_of(name, artifact, "{path}", by_file=False)
+                    ptx = _ptx_of(artifact, root, proven_ptx)
             entries.append(_entry(name, artifact, reason, options, ptx))
     if any("{path}" in option for entry in entries for option in entry["options"]):
         plain(str(directory.absolute()), "choose another --runtime")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -105,8 +106,8 @@ def fragment(
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
     path = str(reads[1])
-    if deploy(artifact).hands_on and artifact.controls.kind == "blob":
-        plain(path)
+    if deploy(artifact).hands_on:
+        plain(path, blanks=artifact.controls.kind == "options")
     if harmless(path) != path:
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
     held_controls(store, name, artifact, named)
@@ -171,14 +172,17 @@ def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptio
     return data
 
 
-def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
-    """The options of ``artifact``'s compiler that apply its controls, a file at ``path`` that was checked before."""
+def words_of(name: str, artifact: Artifact, path: str, *, by_file: bool = True) -> tuple[str, ...]:
+    """The options of ``artifact``'s compiler that apply its controls, a file at ``path`` that was checked before.
+
+    With ``by_file`` it reads public options from that file where it can, as no JIT does.
+    """
     controls, compiler = _controls(artifact), artifact.compiler
     if option_list(compiler.name, compiler.command) is None:
         raise UserError(
             f"{name} is made by {compiler.name}: its knobs are in acf show {name}, for its own command line"
         )
-    return deploy(artifact).words(compiler.command, controls.kind, controls.knobs, path)
+    return deploy(artifact).words(compiler.command, controls.kind, controls.knobs, path, by_file=by_file)
 
 
 def depfile(target: str, reads: Sequence[Path]) -> str:
@@ -209,11 +213,19 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
 _BY_A_LINK = "link its project to a path without one (ln -s DIR LINK) and name that, as in acf --acf-dir LINK/acf"
 
 
-def plain(path: str, remedy: str = _BY_A_LINK) -> str:
-    """``path``; raises ``EnvironmentFault`` if a tool on its way to the compiler would split or change it."""
-    if not _PLAIN_PATH.fullmatch(path):
+def plain(path: str, remedy: str = _BY_A_LINK, *, blanks: bool = False) -> str:
+    """``path``; raises ``EnvironmentFault`` if a tool on its way to the compiler would split or change it.
+
+    It may have ``blanks`` where it will be ``quoted``.
+    """
+    if not _PLAIN_PATH.fullmatch(path.replace(" ", "") if blanks else path):
         raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: {remedy}")
     return path
+
+
+def quoted(word: str) -> str:
+    """``word`` for a shell and for an options file, where nvcc knows double quotes alone."""
+    return f'"{word}"' if " " in word and _PLAIN_PATH.fullmatch(word.replace(" ", "")) else shlex.quote(word)
 
 
 def _escaped(path: str) -> str:

@@ -28,6 +28,7 @@ class Deployment(Struct, frozen=True):
         reads_ptx: its sources are PTX, which a JIT makes as well.
         caches_cubins: a JIT keeps its output in files.
         hands_on: the option that hands ptxas another, split at blanks and commas however that is quoted.
+        options_file: the option of a command that names a file of options; ``like=`` leaves out one that ends in .acf.
         is_for_several: one command of it may compile for several architectures.
         records_functions: its artifacts hold a digest for each function of a shared library.
         for_a_library: options of a proof that make its code loadable, and that a product may lack.
@@ -40,15 +41,16 @@ class Deployment(Struct, frozen=True):
     reads_ptx: bool = False
     caches_cubins: bool = False
     hands_on: str = ""
+    options_file: str = ""
     is_for_several: bool = False
     records_functions: bool = False
     for_a_library: frozenset[str] = frozenset()
     read_again: ReadAgain | None = None
 
-    def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str) -> tuple[str, ...]:
-        """The options that apply controls, a file at ``path``, behind ``command``."""
-        if self.options is None:
-            return (f"@{path}",)
+    def words(self, command: Sequence[str], kind: str, knobs: Knobs, path: str, *, by_file: bool) -> tuple[str, ...]:
+        """The options that apply controls, a file at ``path``, behind ``command``; ``by_file`` where it reads them."""
+        if self.options is None or (by_file and self.options_file and kind == "options"):
+            return (f"{self.options_file}{path}",)
         before = "" if "--controls=nvcc" in command else self.hands_on
         applied = (f"{before}--apply-controls={path}",) if kind == "blob" else ()
         return (*applied, *self.options.words(knobs))
@@ -67,14 +69,17 @@ class Deployment(Struct, frozen=True):
 _FOR_A_LIBRARY = frozenset(
     ("-fPIC", "-fPIE", "-fno-gnu-unique", "-mno-direct-extern-access", "-fno-direct-access-external-data")
 )
-_HOST = Deployment(records_functions=True, for_a_library=_FOR_A_LIBRARY, read_again=read_again)
+_HOST = Deployment(options_file="@", records_functions=True, for_a_library=_FOR_A_LIBRARY, read_again=read_again)
 _BY_COMPILER = {
     "gcc": _HOST,
     "clang": _HOST,
-    "nvcc": Deployment(NVCC, is_jit=True, hands_on="-Xptxas=", is_for_several=True, read_again=tools.read_again),
+    "nvcc": Deployment(
+        NVCC, is_jit=True, hands_on="-Xptxas=", options_file="--options-file=", is_for_several=True,
+        read_again=tools.read_again,
+    ),
     "ptxas": Deployment(PTXAS, is_jit=True, reads_ptx=True, caches_cubins=True),
     "triton": Deployment(PTXAS, is_jit=True, at_launch=True, caches_cubins=True),
-}
+}  # fmt: skip
 
 
 def deploy(artifact: Artifact) -> Deployment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -348,7 +349,7 @@ from pytest_compileiq import Nvcc, choice, minimize
 @pytest.mark.tune(
     Nvcc("scale.cu", arch="sm_90a", like="build"),
     objectives=[minimize("instructions")],
-    space={"--use_fast_math": choice([""])},
+    space={"--use_fast_math": choice([""]), "-DSTEP=": choice([1])},
 )
 def test_scale(acf):
     acf.build()
@@ -356,19 +357,40 @@ def test_scale(acf):
 
 
 @needs.nvcc
-def test_a_source_is_compiled_as_production_does_and_verified_in_what_that_builds(project):
+def test_a_source_is_compiled_as_production_does_and_verified_in_what_that_builds(tmp_path):
     nvcc = str(next(installed("nvcc")).program)
-    command = [nvcc, "-DTWO=2", "-gencode", "arch=compute_90a,code=sm_90a", "-O3", "-c", "../scale.cu", "-o", "scale.o"]
-    made = project({"scale.cu": SCALE_CU.replace("2 * x[i]", "x[i] / TWO"), "test_scale.py": LIKE_PY})
-    (made.root / "build").mkdir()
-    entry = {"directory": str(made.root / "build"), "arguments": command, "file": str(made.root / "scale.cu")}
-    (made.root / "build/compile_commands.json").write_text(json.dumps([entry]))
-    made.pytest("--tune", "--tune-budget=2", code=0)
+    source = SCALE_CU.replace("2 * x[i]", "x[i] / (n * STEP + TWO)")
+    files = {
+        "scale.cu": source,
+        "test_scale.py": LIKE_PY,
+        "build/compile_commands.json": "",
+        "pytest.ini": "[pytest]\nacf_options = -DSTEP=",
+    }
+    made = make_project(tmp_path / "my project", files)
+    build, database = made.root / "build", made.root / "build/compile_commands.json"
+    command = [nvcc, "-DTWO=2", "-DSTEP=3", "-gencode", "arch=compute_90a,code=sm_90a", "-O3", "-c", "../scale.cu"]
+    command += ["-o", "scale.o"]
+
+    def record(*more: str) -> str:
+        entry = {"directory": str(build), "arguments": [*command, *more], "file": str(made.root / "scale.cu")}
+        database.write_text(json.dumps([entry]))
+        return database.read_text()
+
+    entry = record()
+    made.pytest("--tune", "--tune-budget=4", code=0)
     assert '"-DTWO=2"' in made.one("acf/scale/*.toml").read_text()
+    subprocess.run(command, cwd=build, check=True)
+    assert "the baseline of scale" in made.acf("verify-binary", "build/scale.o", code=1)
     made.acf("flags", "scale", "--compiler", nvcc, "--arch", "sm_90a", "--output", "build/k.flags")
-    subprocess.run([*command, "-optf", "k.flags"], cwd=made.root / "build", check=True)
-    assert "right: build/scale.o" in made.acf("verify-binary", "build/scale.o")
-    (made.root / "build/compile_commands.json").write_text(json.dumps([entry]).replace("TWO=2", "TWO=3"))
+    assert made.one("acf/scale/*.acf").read_text() == "--use_fast_math\n-DSTEP=1\n"
+    (stored,) = shlex.split((build / "k.flags").read_text())
+    assert stored == f"--options-file={made.one('acf/scale/*.acf')}"
+    for applied in (["-optf", "k.flags"], ["--options-file=k.flags"], [stored], stored.split("=")):
+        subprocess.run([*command, *applied], cwd=build, check=True)
+        assert "right: build/scale.o" in made.acf("verify-binary", "build/scale.o")
+        record(*applied)  # the options of artifacts are no part of the baseline
+        assert "PROVEN" in made.pytest(code=0)
+    database.write_text(entry.replace("TWO=2", "TWO=3"))
     assert "the compiler's command changed (gone: -DTWO=2; new: -DTWO=3): the machine code is another" in made.pytest(
         code=1
     )

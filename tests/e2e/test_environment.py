@@ -100,7 +100,7 @@ def test_flags_and_pytest_name_a_variable_that_nvcc_reads(project, monkeypatch):
     made = project({"scale.cu": SCALE_CU, "test_scale.py": NVCC_PY})
     made.pytest("--tune", "--tune-budget=2", code=0)
     nvcc = next(installed("nvcc")).program
-    assert "--use_fast_math" in made.acf("flags", "scale", "--compiler", nvcc)
+    assert f"--options-file={made.root}" in made.acf("flags", "scale", "--compiler", nvcc)
     monkeypatch.setenv("PTXAS_FLAGS", "-O0")
     assert "built without PTXAS_FLAGS, set here, which nvcc reads" in made.pytest(code=0)
     assert "proven without PTXAS_FLAGS" in made.acf("flags", "scale", "--compiler", nvcc)

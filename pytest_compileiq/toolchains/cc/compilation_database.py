@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -114,8 +114,15 @@ def read_database(like: str, place: Place) -> Database:
     return Database(like, choice, _entries(path, path.stat().st_mtime_ns))
 
 
-def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, rootdir: Path) -> Iterator[str]:
-    """``words`` of ``entry`` with the content of its response files in their place, but for controls of artifacts.
+def expanded(
+    entry: RecordedCommand,
+    checkout: Checkout,
+    rootdir: Path,
+    respelled: Callable[[Iterable[str]], Iterable[str]] = iter,
+) -> Iterator[str]:
+    """The words of ``entry`` with the content of its response files in their place, but for controls of artifacts.
+
+    ``respelled`` gives words that name such a file as ``@F``.
 
     Raises:
         MarkerError: one of them cannot be read here, or they are too many.
@@ -124,7 +131,7 @@ def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, r
 
     def expand(words: Sequence[str], depth: int) -> Iterator[str]:
         nonlocal left
-        for word in words:
+        for word in respelled(words):
             if not word.startswith("@") or word.endswith(".acf"):  # no baseline has controls
                 yield word
                 continue
@@ -147,7 +154,7 @@ def expanded(words: Sequence[str], entry: RecordedCommand, checkout: Checkout, r
                 ) from error
             yield from expand(content, depth + 1)
 
-    return expand(words, 0)
+    return expand(entry.words, 0)
 
 
 @lru_cache(maxsize=8)

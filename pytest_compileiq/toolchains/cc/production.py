@@ -176,7 +176,7 @@ def _output(entry: RecordedCommand) -> str:
 
 
 def _read(entry: RecordedCommand, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
-    launcher, (compiler, *words) = launched(expanded(entry.words, entry, checkout, rootdir))
+    launcher, (compiler, *words) = launched(expanded(entry, checkout, rootdir))
     if "/" in compiler:
         compiler = str(rootdir / checkout.path(compiler, entry.directory))
     options = list(_options(words))

@@ -295,8 +295,8 @@ def nvcc_command(like: str, source: str, architectures: Sequence[str], place: Pl
     """
 
     def read(entry: RecordedCommand, checkout: Checkout) -> Production:
-        words = list(respelled(entry.words, _RESPONSE_FILES))
-        before, (compiler, *words) = launched(expanded(words, entry, checkout, place.rootdir))
+        respell = partial(respelled, names=_RESPONSE_FILES)
+        before, (compiler, *words) = launched(expanded(entry, checkout, place.rootdir, respell))
         if "/" in compiler:
             compiler = str(place.rootdir / checkout.path(compiler, entry.directory))
         flags: list[str] = []

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq import choice
+from pytest_compileiq import PtxasSearchSpace, choice
 from pytest_compileiq.artifact import Controls
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Candidate, sha256_hex
@@ -22,6 +22,7 @@ from tests.unit.artifacts import make_artifact
 
 KERNEL = "int f(int a) { return a; }"
 RELAXED = {"-O": 3, "-fassociative-math": "", "-fno-signed-zeros": ""}
+APPLIED = {"--maxrregcount=": 24, "-Xptxas=--register-usage-level=": 2}
 OWN_SPACE = {"-O": choice([2, 3])}
 
 
@@ -36,10 +37,10 @@ def benchmark_of(directory, toolchain, space) -> TunedBenchmark:
     return TunedBenchmark("t.py::t", spec, builder, None, print, (), directory, directory)
 
 
-def read_back(benchmark, knobs):
+def read_back(benchmark, knobs, blob=None):
     """The stored controls, as a replay reads them."""
-    controls = benchmark.builder.render(Candidate(knobs))
-    stored = Controls(kind="options", file="k.acf", sha256=sha256_hex(controls.data), size_bytes=1, knobs=knobs)
+    controls = benchmark.builder.render(Candidate(knobs, blob))
+    stored = Controls(kind=controls.kind, file="k.acf", sha256=sha256_hex(controls.data), size_bytes=1, knobs=knobs)
     store = SimpleNamespace(read_controls=lambda *_: controls.data)
     return Integrity(benchmark, store).controls(make_artifact(controls=stored))
 
@@ -75,13 +76,19 @@ def test_such_an_artifact_is_stale_and_not_corrupt(tmp_path):
 
 
 @needs.nvcc
-def test_a_build_that_applies_the_artifact_is_told_to_be_no_baseline(tmp_path):
+@pytest.mark.parametrize(
+    ("space", "blob"),
+    [
+        pytest.param("options", None, id="words given by hand"),
+        pytest.param([dict.fromkeys(APPLIED, choice([2, 24])), PtxasSearchSpace()], b"ACF", id="options beside an ACF"),
+    ],
+)
+def test_a_build_that_applies_the_artifact_is_told_to_be_no_baseline(tmp_path, space, blob):
     command = "nvcc -arch=sm_90a --options-file k.flags -c k.cu"
     entry = {"directory": str(tmp_path), "command": command, "file": "k.cu"}
     files = {"k.cu": "", "k.flags": "--maxrregcount=24 -Xptxas=--register-usage-level=2"}
     write_files(tmp_path, {**files, "compile_commands.json": json.dumps([entry])})
     marker = Nvcc("k.cu", arch="sm_90a", like=".", compiler=next(installed("nvcc")).program)
-    knobs = {"--maxrregcount=": 24, "-Xptxas=--register-usage-level=": 2}
     with pytest.raises(Stop, match=r"like='\.' names a command that applies --maxrregcount=24 -Xptxas=") as stopped:
-        read_back(benchmark_of(tmp_path, marker, "options"), knobs)
+        read_back(benchmark_of(tmp_path, marker, space), APPLIED, blob)
     assert "without what acf flags gave it" in stopped.value.remedy

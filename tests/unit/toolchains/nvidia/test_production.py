@@ -30,7 +30,8 @@ def commands(tmp_path):
             tmp_path,
             {
                 "src/k.cu": "",
-                "build/includes.rsp": "-I/ci/p/include -isystem=/ci/p/third -I ../more",
+                "build/includes.rsp": "-I/ci/p/include -isystem=/ci/p/third --options-file more.rsp -optf /ci/p/acf/k.acf",
+                "build/more.rsp": "-I ../more '--options-file=/ci/my project/acf/k.acf'",
                 "build/compile_commands.json": json.dumps(entries),
             },
         )
