@@ -156,7 +156,7 @@ def _loaded(kind: type[_Library], built: BuildResult, used: set[str]) -> _Librar
     except OSError as error:
         _, _, lacking = str(error).partition("undefined symbol: ")
         remedy = "name the source that defines it in the marker, or its library in flags=, as in -L../build -lNAME"
-        why = f"it has no {lacking.partition(',')[0]}: {remedy}" if lacking else str(error)
+        why = f"undefined symbol {lacking.partition(',')[0]}: {remedy}" if lacking else str(error)
         raise BuildError(f"the built library cannot be loaded: {why}", kind="compile", log=built.log) from error
     library.used = used
     if announce := _announced.get(None):

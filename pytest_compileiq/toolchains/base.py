@@ -315,6 +315,11 @@ class Builder(ABC):
         """This builder, and those that stand in for it where its builds cannot be loaded, by ``BuildError.refused``."""
         return (self,)
 
+    @default
+    def loaded_with(self) -> Sequence[str]:
+        """Words of a test's own command that only make its code loadable."""
+        return ()
+
     def changed(self, _timeout_s: float) -> LoadChange | None:
         """What the recorded command has beside production's, found by as many builds as there are arms."""
         return None

@@ -183,7 +183,8 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool, say: Callable[[str], N
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
     change = benchmark.builder.changed(benchmark.spec.timeout_s)
-    told = (f"compiled with {change}",) if change else ()
+    added = change or " ".join(benchmark.builder.loaded_with)
+    told = (f"compiled with {added}: a command without makes other machine code",) if added else ()
     return CheckedBaseline(built, stands_for, drew, (*told, *unchecked, *others), change)
 
 

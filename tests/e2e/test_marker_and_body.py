@@ -134,5 +134,5 @@ def test_build_that_cannot_be_loaded_is_shown_at_the_test_s_line_alone(project):
     })  # fmt: skip
     output = made.pytest("--acf-check=off", code=1)
     assert re.search(r"^>    +kernel = acf\.build\(\)\.load\(\)", output, re.MULTILINE)
-    assert "it has no nowhere: name the source that defines it" in output
+    assert "undefined symbol nowhere: name the source that defines it" in output
     assert output.count("kernel.py:") == 2, "the place and the summary's; no frame of the plugin"

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _NO_DATES = "-Werror=date-time"  # a build that holds its own date or time could never be replayed
 NO_KNOBS: Knobs = {}
+# A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
+_LOADABLE: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique")
 Kind = TypeVar("Kind", bound="CcBuilder")
 Compilation = tuple[Sequence[str], str, Path]  # the command of a source, what it is for, and the object
 # Of sources whose architectures are chosen differently, the one that depends most on this machine decides.
@@ -83,15 +85,11 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
     own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     by_table = cc.output == "library" and cc.like is not None
     several: tuple[tuple[str, ...], ...] = ((),)
-    remarks = line.remarks
     if cc.output == "library":
-        # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
-        more: tuple[str, ...] = ("-fPIC", "-fno-gnu-unique") if program.name == "gcc" else ("-fPIC",)
+        more = _LOADABLE if program.name == "gcc" else _LOADABLE[:1]
         if by_table:
             several = changes(program.name, {each: (*own.get(each, (program.program,)), *compiles) for each in sources})
             more = several[0]
-        elif added := " ".join(flag for flag in more if flag not in every_flag):
-            remarks = (*remarks, f"compiled with {added}, to be loaded: a command without makes other machine code")
         compiles, link = (*compiles, *more), ("-shared", *link)
     flags = Flags(compiles, link, line.flags.libraries)
     everywhere = {source: (*own.get(source, ())[1:], *compiles) for source in sources}
@@ -115,7 +113,7 @@ def resolve_as(kind: type[Kind], cc: Cc, place: Place) -> Kind:
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
-        noted=remarks,
+        left_out=line.remarks,
         host_flags=host_flags,
         by_table=by_table,
         added=several[0],
@@ -151,7 +149,7 @@ class CcBuilder(Builder):
 
     Attributes:
         own: source → the compiler and the flags in front of ``flags`` for it alone.
-        noted: differences from the command of production or of the test, in sentences.
+        left_out: differences from production's command, in sentences.
         by_table: whether a library's functions are reached by a table of their addresses: see ``address_table``.
         added: the last of ``flags.compile``, which have production's objects loaded.
         larger: what to add instead where the linker refuses these, the least change first.
@@ -170,7 +168,7 @@ class CcBuilder(Builder):
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    noted: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     host_flags: HostFlags = field(default_factory=dict)
     by_table: bool = False
     added: tuple[str, ...] = ()
@@ -299,6 +297,11 @@ class CcBuilder(Builder):
         compiler = replace(self.compiler, command=recorded_command(self.program, flags, self.source_paths, self.own))
         return replace(self, flags=flags, compiler=compiler, added=added, larger=(), links=Links())
 
+    @property
+    def loaded_with(self) -> Sequence[str]:
+        is_own = self.output == "library" and not self.by_table
+        return [word for word in _LOADABLE if is_own and word in self.flags.compile]
+
     def changed(self, timeout_s: float) -> LoadChange | None:
         if not self.added:
             return None
@@ -316,17 +319,9 @@ class CcBuilder(Builder):
         return LoadChange(self.added, because, altered, functions)
 
     def count(self, built: BuildResult) -> BuildResult:
-        from pytest_compileiq.toolchains.cc.instructions import count_instructions  # heavy: elftools
+        from pytest_compileiq.toolchains.cc.instructions import with_instructions  # heavy: elftools
 
-        counted = count_instructions(sorted(built.path.parent.glob("*.o")))
-        if counted is None:
-            return built
-        own = {"main": counted.whole} if self.output == "executable" else counted.functions
-        code = {
-            entry: replace(code, metrics={**code.metrics, "instructions": own[entry]}) if entry in own else code
-            for entry, code in built.code.items()
-        }
-        return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
+        return with_instructions(built, is_program=self.output == "executable")
 
     def licences(self) -> tuple[Licence, ...]:
         from pytest_compileiq.toolchains.cc.licences import licences_of_sources  # a plain run does without
@@ -334,7 +329,7 @@ class CcBuilder(Builder):
         return licences_of_sources(self.program.name, self._commands(), self.rootdir)
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
-        return self.noted
+        return self.left_out
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         return (f"@{path}",)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.machine_code.elf import global_functions
+from pytest_compileiq.model import BuildResult
 from pytest_compileiq.toolchains.steps import ask
 
 _LISTING_BYTES = 64 * 2**20
@@ -25,6 +26,19 @@ class Instructions:
 
     whole: int
     functions: Mapping[str, int]
+
+
+def with_instructions(built: BuildResult, *, is_program: bool) -> BuildResult:
+    """The build with the metric ``instructions``, where they can be counted."""
+    counted = count_instructions(sorted(built.path.parent.glob("*.o")))
+    if counted is None:
+        return built
+    own = {"main": counted.whole} if is_program else counted.functions
+    code = {
+        entry: replace(code, metrics={**code.metrics, "instructions": own[entry]}) if entry in own else code
+        for entry, code in built.code.items()
+    }
+    return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
 
 
 def count_instructions(objects: Sequence[Path]) -> Instructions | None:

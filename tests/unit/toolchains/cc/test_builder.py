@@ -414,7 +414,7 @@ def test_a_source_named_twice_is_compiled_twice_and_the_linker_refuses_it(projec
 def test_a_library_with_a_hole_fails_as_a_build_when_it_is_loaded(tmp_path: Path) -> None:
     found = single(tmp_path, "int hole(void); int (*pointer)(void) = hole; int one(void) { return pointer(); }\n")
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
-    with pytest.raises(BuildError, match=r"cannot be loaded: it has no hole: name the source"):
+    with pytest.raises(BuildError, match=r"cannot be loaded: undefined symbol hole: name the source"):
         found.load(built, set())
 
 
