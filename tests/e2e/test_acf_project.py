@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -246,7 +247,9 @@ def test_init_of_cuda_asks_for_registers_and_refuses_a_template(here, capsys):
 
 @needs.nvcc
 def test_init_of_cuda_takes_the_command_and_the_architectures_of_a_build(here, capsys):
-    words = f"{next(installed('nvcc')).program} -DBY=3 -gencode=arch=compute_90,code=sm_90 -c scale.cu"
+    words = (
+        f"{shlex.quote(str(next(installed('nvcc')).program))} -DBY=3 -gencode=arch=compute_90,code=sm_90 -c scale.cu"
+    )
     project = make_project(here, {"scale.cu": CUDA.replace("= n", "= n * BY")})
     assert main(["init", "--function", "scale"]) == 2
     assert '"BY" is undefined' in capsys.readouterr().err
