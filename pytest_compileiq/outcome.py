@@ -171,6 +171,17 @@ class ItemReport:
 
 
 @dataclass(frozen=True)
+class TunedTest:
+    """The outcome of a tuned test, and the test's place."""
+
+    nodeid: str
+    file: str  # from the repository's root
+    line: int
+    failure: str  # pytest's text; empty if the test did not fail
+    item: ItemReport | None  # None without a verdict
+
+
+@dataclass(frozen=True)
 class Circumstances:
     """Date, commit and machine of a run."""
 

@@ -18,8 +18,7 @@ from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import name_within, read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, LeftAlone, MarkerError, StoreError, fault_of
-from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
-from pytest_compileiq.report.markdown import TunedTest, annotation_lines, summary_text
+from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, TunedTest, Verdict
 from pytest_compileiq.report.progress import LineProgress, NightTable
 from pytest_compileiq.report.values import JUNIT_PREFIX, junit_properties, write_json
 from pytest_compileiq.store.status import orphans
@@ -315,6 +314,8 @@ class Session:
 
     def _tell_github(self) -> None:
         """Mark the tests' lines, and add to the job summary."""
+        from pytest_compileiq.report.markdown import annotation_lines, summary_text  # with all that acf diff says
+
         lines = list(annotation_lines(self._outcomes, self.report.store_problems))
         if path := os.environ.get("GITHUB_STEP_SUMMARY"):
             try:

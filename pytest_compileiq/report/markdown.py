@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
+from pytest_compileiq.outcome import ItemReport, RunReport, TunedTest, Verdict
 from pytest_compileiq.report.change import NOT_CHECKED, counts_text, facts, gain_text, new_classes_text, sure_text
 from pytest_compileiq.report.claims import located
 from pytest_compileiq.report.terminal import headline_text
@@ -105,17 +104,6 @@ MOST_ROWS = 500
 MOST_RESULTS = 9  # per artifact
 _REPLAYED = frozenset({Verdict.PROVEN, Verdict.REPLAYED})
 _RUN_COLUMNS = ("artifact", "verdict", "against the baseline", "found", "not checked in this run")
-
-
-@dataclass(frozen=True)
-class TunedTest:
-    """The outcome of a tuned test, and the test's place."""
-
-    nodeid: str
-    file: str  # from the repository's root
-    line: int
-    failure: str  # pytest's text; empty if the test did not fail
-    item: ItemReport | None  # None without a verdict
 
 
 def annotation_lines(tests: Sequence[TunedTest], problems: Sequence[str]) -> Iterator[str]:

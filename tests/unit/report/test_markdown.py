@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport, Verdict
-from pytest_compileiq.report.markdown import MOST_ANNOTATIONS, MOST_ROWS, TunedTest, annotation_lines, summary_text
+from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport, TunedTest, Verdict
+from pytest_compileiq.report.markdown import MOST_ANNOTATIONS, MOST_ROWS, annotation_lines, summary_text
 from pytest_compileiq.report.values import junit_properties
 
 REPLAYED = ItemReport(
