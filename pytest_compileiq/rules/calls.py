@@ -142,12 +142,14 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
 
 def is_decided(calls: Sequence[FirstCalls], *, drawn: bool) -> bool:
     """Whether no more draws, or copies of the build, are needed: the gain is there, there is none, or it lacks."""
+    if len(calls) >= LOOKS[-1]:
+        return True
     if len(calls) not in LOOKS:  # looked at after each one, most memos of 3 µs would once seem to lose nothing
         return False
     from statistics import median  # one slow first call of the baseline, as of a new process, must not decide
 
     usable = _usable(calls) if drawn else calls
-    if not usable or (lost := _lost_seconds(usable)) is None or len(calls) == LOOKS[-1]:
+    if not usable or (lost := _lost_seconds(usable)) is None:
         return True
     if median((_lost_gains(usable) if drawn else lost).tolist()) < _LITTLE_LOSS:
         return True

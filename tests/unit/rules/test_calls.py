@@ -208,7 +208,7 @@ def test_gain_that_no_copy_speaks_against_is_not_refused(given):
 
 
 @pytest.mark.parametrize(("lost", "count", "decided"), [
-    (0, 15, False), (0, 16, True), (0, 17, False), (0.3, 16, False), (1, 16, True), (0.5, 128, False), (0.5, 256, True),
+    (0, 15, False), (0, 16, True), (0, 17, False), (0.3, 16, False), (1, 16, True), (0.5, 128, False), (0.5, 256, True), (0.5, 300, True),
 ])  # fmt: skip
 def test_few_copies_are_enough_where_they_tell(lost, count, decided):
     assert is_decided(copies(lost, count=count), drawn=False) == decided
