@@ -76,6 +76,11 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return self.spec.name
 
     @property
+    def like(self) -> str | None:
+        """The build whose command the marker takes, if it takes one."""
+        return getattr(self.spec.toolchain, "like", None)
+
+    @property
     def place(self) -> Place:
         """Of its marker."""
         return Place(self.test_dir, self.rootdir, self.afar.host_flags)
@@ -183,7 +188,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             return None
         if takes is None:
             return f"{opaque} is for {opaque.line}, and {self.builder.compiler.name} takes no ACF"
-        values = {key: getattr(self.spec.toolchain, key, None) for key in ("compiler", "like")}
+        values = {"compiler": getattr(self.spec.toolchain, "compiler", None), "like": self.like}
         named = next((f", which {key}={value!r} has to name" for key, value in values.items() if value), "")
         return (
             f"{opaque} is for {opaque.line}, and this kernel is compiled by {takes}: {pinned(opaque.version)}{named}, "

@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,9 +37,9 @@ _INTERPOSED = "function body can be overwritten at link time"  # an inlined func
 
 
 def sources_built(like: str, place: Place) -> set[str]:
-    """The sources of a build by every path that each may have in a project, and the suffixes of headers."""
+    """The sources of a build, by every path that each may have in a project."""
     parts = [Path(entry.file).parts[1:] for entry in read_database(like, place).entries]
-    return {"/".join(each[start:]) for each in parts for start in range(len(each))}.union(HEADERS)
+    return {"/".join(each[start:]) for each in parts for start in range(len(each))}
 
 
 def _by_objects(like: str | None, place: Place) -> Mapping[str, set[Path]]:
@@ -100,8 +100,8 @@ def c_build(kernel: KernelInSource, found: Sources, place: Place, like: str | No
     with TemporaryDirectory(prefix="acf-init-") as name:
         folder = Path(name)
         source = source_of(kernel, found, place.rootdir)
-        made = _by_objects(like, place)
-        paths, lacking = with_callees(source, build, lambda symbol: _defining(symbol, found, made))
+        made = cache(lambda: _by_objects(like, place))  # reads all objects of a build, which few functions need
+        paths, lacking = with_callees(source, build, lambda symbol: _defining(symbol, found, made()))
         told = "-g", *(() if any(_OF_PYTHON.match(each) for each in lacking) else (_NO_UNDEFINED,))
         for libraries in _LIBRARIES:
             whole = trial_build(partial(marker(paths, *libraries, *told).resolve, place), folder)

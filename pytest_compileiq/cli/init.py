@@ -106,7 +106,9 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
         return
     if like is not None:
         built = sources_built(seen(like, Place(tests, project)), Place(tests, project))
-        found.kernels = [each for each in found.kernels if {each.file.suffix.lower(), each.file.as_posix()} & built]
+        found.kernels = [
+            each for each in found.kernels if each.file.suffix.lower() in HEADERS or each.file.as_posix() in built
+        ]
     if function is None and (found.benchmarks or len(found.kernels) != 1):
         yield from _listed(found, like)
         return

@@ -4,8 +4,7 @@ A relocation by a symbol of its own means that function or variable. The assembl
 by their section and an offset, which for data may lie before or behind the variable that is meant (``table[i - 1]``):
 such a relocation reaches the whole section, except for merged constants and tables of labels. Calls within a section
 have no relocation: any four bytes that are the distance to a local function, and that no relocation fills in, count as
-one. What no function refers to
-(initialisers, exception tables) is reached by all.
+one. What no function refers to (initialisers, exception tables) is reached by all.
 
 Places are told by what is there, so that neither names of a file's own nor neighbours count.
 """

@@ -199,7 +199,7 @@ class Integrity:
 
     def _expect_baseline(self, artifact: Artifact, applied: Sequence[str]) -> None:
         """Stop where the command that ``like=`` names has become one with all the options ``applied``."""
-        builder, like = self.benchmark.builder, getattr(self.benchmark.spec.toolchain, "like", None)
+        builder, like = self.benchmark.builder, self.benchmark.like
         is_another = like and builder.compiler.command != artifact.compiler.command
         if is_another and applied and all(map(builder.says, applied)):
             why = f"like={like!r} names a command that applies {' '.join(applied)} already, which no baseline does"

@@ -126,8 +126,7 @@ class Replay:
             baseline = self.benchmark.builds.look(None)
         except BuildError as error:
             why = f"the baseline does not build: {error}"
-            like = getattr(self.benchmark.spec.toolchain, "like", None)
-            build = ", or run the build of like= first, where it generates a header" if like else ""
+            build = ", or run the build of like= first, where it generates a header" if self.benchmark.like else ""
             raise Stop(Verdict.FAILED, why, f"mend the source or the flags{build}") from error
         if unnamed := why_unnamed(self.benchmark):
             raise Stop(Verdict.FAILED, unnamed, _NAME_ONE)
