@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileiq.errors import LARGER_FILES, WRITABLE, StoreError, contained
+from pytest_compileiq.errors import LARGER_FILES, WRITABLE, StoreError, contained, fault_of
 from pytest_compileiq.model import Candidate, FailureKind, KnobValue, Lesson, sha256_hex
 from pytest_compileiq.samples import SampleRow
 from pytest_compileiq.store.local import local_directory
@@ -231,6 +231,7 @@ def _unpacked(packed: _Candidate) -> Candidate:
 _BUSY_S = 30.0
 _LONGEST_PATH = 512 - len("-journal")  # MAX_PATHNAME of SQLite's os_unix.c, in bytes
 _PRIMARY = 0xFF  # of an extended result code
+_FILES = 8  # that SQLite may open at once: the database, its log and index, a journal, their directory
 # Of the tables. Older files hold the same, the first ones without lessons or attempts; what else they hold is not read.
 _VERSION = 4
 _TABLES = """
@@ -302,4 +303,11 @@ def _remedy(path: Path, error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return LARGER_FILES if is_limited else "free some space"
+    if code == sqlite3.SQLITE_CANTOPEN:  # which names no cause
+        try:
+            with contextlib.ExitStack() as opened:
+                for _ in range(_FILES):
+                    opened.enter_context(Path(os.devnull).open("rb"))
+        except OSError as fault:
+            return fault_of(fault)
     return "remove it, and the search starts anew"

@@ -35,7 +35,7 @@ def can_mount() -> bool:
     ).returncode  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [2, 5, 12])
+@pytest.mark.parametrize("more", [2, 5, 8, 10, 12, 14])
 @pytest.mark.parametrize("arguments", [(), ("--tune", "--tune-budget=3", "--tune-fresh")], ids=["replay", "tune"])
 def test_too_few_file_descriptors_are_a_sentence(tuned, more, arguments):
     (tuned.root / "conftest.py").write_text(FEW_FILES.format(more=more))
