@@ -89,7 +89,7 @@ NEARLY_ALL = 7 / 8
 # Of searches in which 60 % are void, 0.6 ** 8 = 1.7 % are stopped by the first, and 1.3 % by the other.
 FEW = 8  # candidates that are all void before a search is stopped
 FEWEST = 16  # candidates before NEARLY_ALL applies
-NONE_OF = 32  # candidates before a search that could measure none of them is stopped
+NONE_OF = 32  # candidates before a search that could measure none of them is stopped; FEW where all ran out of time
 READ_BY_NOBODY = 8  # bodies that have run before a search is stopped because none of them read a knob
 
 
@@ -105,7 +105,8 @@ def why_unjudged(
     """Why the search says nothing about its controls; None where it may go on, or may be settled.
 
     A void candidate was never measured: it changes functions that the test does not look at. Where nearly all are void,
-    the few others say nothing about what these controls can do.
+    the few others say nothing about what these controls can do. Where none was measured, neither do fewer candidates
+    that have the baseline's code than failed.
 
     Args:
         measured: candidates that were measured, each machine code once.
@@ -119,7 +120,8 @@ def why_unjudged(
     if void and void >= NEARLY_ALL * tried and (at_the_end or tried >= (FEW if void == tried else FEWEST)):
         why = first_reason[NEIGHBOUR]
         return f"{void} of {tried} candidates were not measured, since their controls {why}: {remedy}"
-    if valid or not (at_the_end or tried >= NONE_OF):
+    enough = FEW if invalid.get("timeout") == tried else NONE_OF
+    if measured or valid >= max(1, sum(invalid.values())) or not (at_the_end or tried >= enough):
         return None
     reasons = invalid_text(invalid, first_reason) or "the engine proposed none"
     return f"none of {quantity(tried, 'candidate')} could be measured: {reasons}"

@@ -136,6 +136,21 @@ def test_a_search_ends_when_nearly_all_candidates_are_void(measured, void, at_th
         assert "also change b" in reason and "move the kernel to a file of its own" in reason
 
 
+def test_a_few_candidates_with_the_baselines_code_settle_nothing_where_more_failed():
+    reasons = {"timeout": "no progress for 6 s"}
+    for valid, settled in ((4, False), (25, False), (26, True)):
+        said = why_unjudged(0, valid, {"timeout": 26}, reasons, REMEDY, at_the_end=True)
+        assert (said is None) is settled
+    assert said is None and why_unjudged(1, 5, {"timeout": 26}, reasons, REMEDY, at_the_end=True) is None
+
+
+@pytest.mark.parametrize(("failed", "stops"), [({"timeout": FEW}, True), ({"timeout": FEW - 1}, False),
+    ({"timeout": FEW, "wrong": 1}, False)])  # fmt: skip
+def test_candidates_that_all_run_out_of_time_end_a_search_soon(failed, stops):
+    reasons = dict.fromkeys(failed, "no progress for 6 s")
+    assert (why_unjudged(0, 0, failed, reasons, REMEDY, at_the_end=False) is not None) is stops
+
+
 def test_other_failures_end_a_search_only_where_nothing_at_all_was_measured():
     assert judged(0, compile=NONE_OF - 1) is None
     assert (
