@@ -2,10 +2,10 @@
 
 A schedule edits, reverts, renames and shadows files, moves directories, runs beside other runs, kills, damages and
 trims, branches by pragma and sets variables. After each step the project is built through the cache and built anew. A
-toy compiler in this process has an include path like a real one's; ``--gcc`` does it with gcc, with precompiled
-headers and search directories of the environment as well, and ``--nvcc`` with nvcc.
+toy compiler in this process has an include path like a real one's; ``--gcc`` and ``--clang`` do it with these, with
+precompiled headers and search directories of the environment as well, and ``--nvcc`` with nvcc.
 
-    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--nvcc 20] [--seed 0]
+    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--clang 50] [--nvcc 20] [--seed 0]
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -333,7 +334,7 @@ STEPS_OF_ALL = (
 
 
 def precompiles(on: Schedule) -> None:
-    """A header is precompiled with another content than it has then, as after an edit without a rebuild."""
+    """A header is precompiled by gcc with another content than it has then, as after an edit without a rebuild."""
     path = on.any_header()
     if path.is_file():
         text = path.read_text()
@@ -381,13 +382,13 @@ def play_toy(seed: int, say: Counter[str], folder: Path) -> None:
     Schedule(root, Random(seed), lambda: ToyBuilder(root), lambda name: f"include {name}", say).run()
 
 
-def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
-    """One schedule with gcc."""
-    root = folder / f"gcc{seed}"
+def play_cc(seed: int, say: Counter[str], folder: Path, *, compiler: str) -> None:
+    """One schedule with ``gcc`` or ``clang``."""
+    root = folder / f"{compiler}{seed}"
     root.mkdir()
     rng = Random(seed)
     place = Place(root, root)
-    toolchain = Cc("kernel.c", flags="-O1 -Ifirst -iquote second -isystem third")
+    toolchain = Cc("kernel.c", flags="-O1 -Ifirst -iquote second -isystem third", compiler=compiler)
     more = (precompiles, adds_a_directory_to_the_environment, *[assembles] * 4, *[branches_by_pragma] * 2)
 
     def include(name: str) -> str:
@@ -441,11 +442,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedules", type=int, default=10_000, help="with the toy compiler (default: %(default)s)")
     parser.add_argument("--gcc", type=int, default=0, help="with gcc (default: %(default)s)")
+    parser.add_argument("--clang", type=int, default=0, help="with clang (default: %(default)s)")
     parser.add_argument("--nvcc", type=int, default=0, help="with nvcc (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first (default: %(default)s)")
     asked = parser.parse_args()
     print(describe())
-    for play, count in ((play_toy, asked.schedules), (play_gcc, asked.gcc), (play_nvcc, asked.nvcc)):
+    plays = {
+        "toy": (play_toy, asked.schedules),
+        "gcc": (partial(play_cc, compiler="gcc"), asked.gcc),
+        "clang": (partial(play_cc, compiler="clang"), asked.clang),
+        "nvcc": (play_nvcc, asked.nvcc),
+    }
+    for name, (play, count) in plays.items():
         say, wrong = Counter[str](), 0
         for seed in range(asked.seed, asked.seed + count):
             with tempfile.TemporaryDirectory() as folder:
@@ -453,9 +461,9 @@ def main() -> None:
                     play(seed, say, Path(folder))
                 except AssertionError as error:
                     wrong += 1
-                    print(f"{play.__name__} {seed}: {error}")
+                    print(f"{name} {seed}: {error}")
         if count:
-            print(f"{play.__name__}: {count} schedules of {STEPS} steps, {wrong} wrong; {dict(say)}")
+            print(f"{name}: {count} schedules of {STEPS} steps, {wrong} wrong; {dict(say)}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import BaseSpace, Builder, HostFlags, Place
 from pytest_compileiq.toolchains.cc.address_table import TABLE, changes, explained, table_of
-from pytest_compileiq.toolchains.cc.cacheable import GccBuild
+from pytest_compileiq.toolchains.cc.cacheable import CcBuild
 from pytest_compileiq.toolchains.cc.compiler import (
     CcCompiler,
     first_error,
@@ -279,12 +279,12 @@ class CcBuilder(Builder):
         seconds = compiled_s + commands.seconds - began_s  # reading is no part of the compiler's time
         return BuildResult(output, entries, code.program.metrics, commands.log, seconds)
 
-    def cacheable(self, controls: ControlsFile | None) -> GccBuild:
+    def cacheable(self, controls: ControlsFile | None) -> CcBuild:
         options = (_NO_DATES, *(controls.data.decode("ascii").splitlines() if controls else ()))
         each = self._commands(controls.knobs if controls else NO_KNOBS)
         compilations = tuple(((*words, *options), source) for words, source in each)
         output = " ".join((TABLE, *self.added)) if self.by_table else self.output
-        return GccBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
+        return CcBuild(self.program, compilations, self.flags, output, self.functions.patterns, self.rootdir)
 
     @property
     def versions(self) -> Sequence[Builder]:

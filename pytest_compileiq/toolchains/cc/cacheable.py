@@ -1,8 +1,4 @@
-"""What a build by gcc depends on, for the build cache: what it is asked with, what it reads, what it looks for in vain.
-
-Builds by clang are not modelled: which installation of gcc it takes its headers from, and which configuration files it
-reads, depends on directories that it does not name.
-"""
+"""The inputs of builds by gcc and clang, for the build cache: commands, files read, names looked for in vain."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ from pytest_compileiq.toolchains.environment import keyed_environment
 from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in, preprocessed
 from pytest_compileiq.toolchains.steps import ask, asked_everywhere
 
-_GCC = re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-[\d.]+)?")
+_DRIVER = re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?")
 _WRAPPERS = (b"CCACHE_", b"DISTCC_", b"ICECC_", b"SCCACHE_")
 _COMPILERS_PROPER = ("cc1", "cc1plus")
 _PROGRAMS = (*_COMPILERS_PROPER, "collect2", "as", "ld", "real-ld", "collect-ld")
@@ -44,7 +40,7 @@ _ELF = b"\x7fELF"
 
 
 class Installation(Struct, frozen=True):
-    """One gcc with the flags and libraries that it links with, and what it sees of the environment as pairs."""
+    """One compiler with the flags and libraries that it links with, and what it sees of the environment as pairs."""
 
     program: str
     flags: tuple[str, ...]
@@ -57,12 +53,21 @@ class Installation(Struct, frozen=True):
 
 
 @lru_cache(maxsize=16)
-def expect_gcc(program: str) -> None:
-    """Have ``program`` be a gcc itself."""
+def expect_driver(program: str) -> None:
+    """Have ``program`` be a gcc or a clang itself."""
     driver = os.path.realpath(program)
-    if not _GCC.fullmatch(Path(driver).name):
-        raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
+    if not _DRIVER.fullmatch(Path(driver).name):
+        raise NotModelled(f"{driver} is not named as gcc or clang is, and may be a wrapper")
     expect_a_binary(driver)
+
+
+@lru_cache(maxsize=16)
+def _expanded(program: str, language: str, _environment: tuple[tuple[str, str], ...], rootdir: str) -> str:
+    """The command of ``program`` as it expands it, which names the installation of gcc that clang has chosen."""
+    expanded = ask([program, "-###", "-x", language, "-c", os.devnull], cwd=Path(rootdir)).output
+    if "Configuration file:" in expanded:
+        raise NotModelled(f"{program} reads a configuration file")
+    return expanded
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +135,7 @@ _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
 _LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
-class GccBuild(CacheableBuild, frozen=True):
+class CcBuild(CacheableBuild, frozen=True):
     """Each source with its program and options, linked by ``compiler``.
 
     Attributes:
@@ -146,13 +151,11 @@ class GccBuild(CacheableBuild, frozen=True):
     rootdir: Path
 
     def question(self) -> Mapping[str, Sequence[str]]:
-        if self.compiler.name != "gcc":
-            raise NotModelled(f"builds by {self.compiler.name} are not modelled")
-        expect_gcc(self.compiler.program)
+        expect_driver(self.compiler.program)
         for words, source in self.compilations:
             if Path(source).suffix != ".c" and not is_cplusplus(source):
                 raise NotModelled(f"{source} is neither C nor C++")
-            expect_gcc(words[0])
+            expect_driver(words[0])
             expect_modelled(words[1:])
         expect_modelled([*self.flags.link, *self.flags.libraries])
         return {
@@ -161,11 +164,18 @@ class GccBuild(CacheableBuild, frozen=True):
             "libraries": self.flags.libraries,
             "output": [self.output],
             "functions": self.patterns,
+            "expanded": list(self._expanded()),
             **asked_everywhere(self.rootdir, "cc", keyed_environment()),
         }
 
+    def _expanded(self) -> Iterator[str]:
+        """clang's own commands; gcc names what it reads itself."""
+        if self.compiler.name == "clang":
+            for words, source in self.compilations:
+                yield _expanded(words[0], _language(source), _environment(), str(self.rootdir))
+
     def inputs(self) -> tuple[Inputs, Inputs]:
-        environment = tuple(sorted(keyed_environment().items()))
+        environment = _environment()
         own_directories = tuple(self._own_directories())
         own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
@@ -173,7 +183,7 @@ class GccBuild(CacheableBuild, frozen=True):
             asked_for, others = _inputs(here).parted(partial(_is_below, directories=own_directories))
             own, installed = own | asked_for, installed | others
         for words, source in self.compilations:
-            standard = _standard_directories(words[0], "c++" if is_cplusplus(source) else "c")
+            standard = _standard_directories(words[0], _language(source))
             system, others = self._of_source(words, source, standard).parted(partial(_is_below, directories=standard))
             asked_for, system = system.parted(partial(_is_below, directories=own_directories))
             own, installed = own | others | asked_for, installed | system
@@ -209,12 +219,14 @@ class GccBuild(CacheableBuild, frozen=True):
         inputs = looked_for(_with_precompiled(quoted | angled), directories, os.path.lexists)
         for directory, name in beside:
             inputs |= looked_for(_with_precompiled({name}), [directory], os.path.lexists)
-        if precompiled := next((path for path in inputs.files if path.endswith(".gch")), None):
+        if precompiled := next((path for path in inputs.files if path.endswith(_PRECOMPILED)), None):
             raise NotModelled(f"{precompiled} is a precompiled header")
         if assembled is not None:
             if self.compiler.machine != "x86-64":
                 raise NotModelled(f"{assembled} may hold assembly, which is only followed for x86-64")
-            if why := _why_assembler_may_read(tuple(words), source, self.rootdir, content.hexdigest()):
+            # clang's own assembler has read the files by the time it writes text.
+            as_text = (*words, "-fno-integrated-as") if self.compiler.name == "clang" else tuple(words)
+            if why := _why_assembler_may_read(as_text, source, self.rootdir, content.hexdigest()):
                 raise NotModelled(f"{assembled} may hold assembly, and {why}")
         return inputs | Inputs(frozenset(read))
 
@@ -223,16 +235,29 @@ class GccBuild(CacheableBuild, frozen=True):
         answer, read = preprocessed([*words, *options, "-v", source], self.rootdir)
         if answer.returncode != 0:
             raise NotModelled(f"the compiler refuses {source}")
+        if "(headermap)" in answer.output:
+            raise NotModelled("clang is given a header map")
         return {self._located(name) for name in read}, [self._located(name) for name in _searched(answer.output)]
 
     def _located(self, name: str) -> str:
         return join(self.rootdir, name)
 
 
+def _environment() -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(keyed_environment().items()))
+
+
+def _language(source: str) -> str:
+    return "c++" if is_cplusplus(source) else "c"
+
+
+_PRECOMPILED = (".gch", ".pch")
+
+
 def _with_precompiled(names: set[str]) -> Iterator[str]:
     for name in names:
         yield name
-        yield f"{name}.gch"
+        yield from (name + suffix for suffix in _PRECOMPILED)
 
 
 def _searched(shown: str) -> list[str]:

@@ -13,7 +13,7 @@ from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder, Compilation, resolve_as
-from pytest_compileiq.toolchains.cc.cacheable import GccBuild
+from pytest_compileiq.toolchains.cc.cacheable import CcBuild
 from pytest_compileiq.toolchains.cc.includes import Read
 from pytest_compileiq.toolchains.cc.marker import Cc, Fortran
 
@@ -36,7 +36,7 @@ class FortranBuilder(CcBuilder):
     def language(self) -> str:
         return "f95"
 
-    def cacheable(self, controls: ControlsFile | None) -> GccBuild:
+    def cacheable(self, controls: ControlsFile | None) -> CcBuild:
         raise NotModelled("builds by gfortran are not modelled")
 
     def _compilations(self, controls: ControlsFile | None, out_dir: Path) -> Sequence[Compilation]:

@@ -23,7 +23,7 @@ from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.cc.compiler import first_error
 from pytest_compileiq.toolchains.cc.flags import recorded_compilations
-from pytest_compileiq.toolchains.cc.known_options import GCC
+from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.inputs import is_installed, preprocessed, read_source
 
 _SPLICE = re.compile(rb"\\[ \t\r\f\v]*\n")  # gcc takes blanks behind the backslash too
@@ -266,7 +266,7 @@ def expect_modelled(options: Iterable[str]) -> None:
 
 @lru_cache(maxsize=4096)  # the candidates of a search share their options
 def _is_modelled(option: str) -> bool:
-    return "native" not in option and (_PLAIN.fullmatch(option) is not None or GCC.knows(option))
+    return "native" not in option and (_PLAIN.fullmatch(option) is not None or GCC.knows(option) or CLANG.knows(option))
 
 
 def included_by(options: Iterable[str]) -> frozenset[str]:
@@ -275,15 +275,15 @@ def included_by(options: Iterable[str]) -> frozenset[str]:
     return frozenset(name[1] for name in names if name)
 
 
-# Only text that gcc itself writes is let through: lines of a few shapes that hold strings, and statements without one
-# whose directives are on a list. So a scan that knows neither strings nor comments finds every statement.
+# Only text that the compiler itself writes is let through: lines of a few shapes that hold strings, and statements
+# without one whose directives are on a list. So a scan that knows neither strings nor comments finds every statement.
 _STRING = rb'"(?:[^"\\\n]|\\[^\n])*"'
 # The whole of a line, so that no string or comment is open behind it.
 _WITH_STRINGS = re.compile(
     rb"""[ \t]*(?:
-        \.(?:ascii|string|ident)[ \t]+%(string)s
+        \.(?:asciz?|string|ident)[ \t]+%(string)s
       | \.file[ \t]+(?:\d+[ \t]+)?%(string)s(?:[ \t]+%(string)s)?(?:[ \t]+md5[ \t]+0x[0-9a-f]+)?
-      | \.(?:push)?section[ \t]+[\w.$-]+,[ \t]*"[a-zA-Z?]*"(?:,[ \t]*[@%%\w.$]+)*
+      | \.(?:push)?section[ \t]+(?:[\w.$-]+|"[\w.$-]*"),[ \t]*"[a-zA-Z?]*"(?:,[ \t]*[@%%\w.$]+)*
       | \#[ \t]+\d+[ \t]+%(string)s(?:[ \t]+\d+)*
     )"""
     % {b"string": _STRING},
@@ -294,8 +294,8 @@ _LABELS = re.compile(rb"(?:[^\s:%,()*]+[ \t]*:[ \t]*)*")  # whatever stands ther
 _ASSEMBLER_DIRECTIVE = re.compile(rb"\.[^ \t]*")
 _READS_NO_FILE = frozenset(
     b"""
-    2byte 4byte 8byte align att_syntax balign bss byte cfi_adjust_cfa_offset cfi_def_cfa cfi_def_cfa_offset
-    cfi_def_cfa_register cfi_endproc cfi_escape cfi_lsda cfi_offset cfi_personality cfi_register
+    2byte 4byte 8byte addrsig addrsig_sym align att_syntax balign bss byte cfi_adjust_cfa_offset cfi_def_cfa
+    cfi_def_cfa_offset cfi_def_cfa_register cfi_endproc cfi_escape cfi_lsda cfi_offset cfi_personality cfi_register
     cfi_rel_offset cfi_remember_state cfi_restore cfi_restore_state cfi_same_value cfi_sections
     cfi_startproc cfi_undefined comm data double else elseif endif fill float global globl hidden if ifc
     ifdef ifnc ifndef int internal lcomm loc local long octa p2align popsection previous protected
@@ -306,7 +306,7 @@ _READS_NO_FILE = frozenset(
 
 
 def why_it_may_read_a_file(assembly: bytes) -> str | None:
-    """The first statement of ``assembly``, made by gcc for x86, that may read a file or is not understood; or None."""
+    """The first statement of a compiler's ``assembly`` for x86 that may read a file or is not understood, or None."""
     if control := _NO_TEXT.search(assembly):
         return repr(control[0])
     for line in assembly.split(b"\n"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -15,6 +17,7 @@ from msgspec import structs
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc import cacheable
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from tests.files import write_files
@@ -238,7 +241,47 @@ def test_a_compiler_by_another_name_is_not_modelled(root):
         wrapped.cacheable(None).question()
 
 
-@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
-def test_clang_is_not_modelled(root):
-    with pytest.raises(NotModelled, match="clang"):
-        builder(root, compiler="clang").cacheable(None).question()
+clang = pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+
+
+@clang
+def test_the_inputs_of_a_build_by_clang_are_all_there(root):
+    own, installed = builder(root, compiler="clang").cacheable(None).inputs()
+    assert {str(root / "kernels/k.c"), str(root / "kernels/inc/a.h")} <= own.files
+    assert {"math.h", "ld", "crti.o", "libc.so", "ld.so.cache"} <= {Path(path).name for path in installed.files}
+    assert os.path.realpath(shutil.which("clang") or "") in installed.files
+    assert any("libLLVM" in path for path in installed.files), "what clang loads"
+    for place in ("kernels", "kernels/late", "kernels/missing"):
+        assert absent(own, root / place / "a.h")
+        assert absent(own, root / place / "a.h.pch")
+
+
+@clang
+def test_assembly_by_clang_is_followed(root):
+    text = 'static int twice(int x) { __asm__("addl %0, %0 # twice" : "+r"(x)); return x; }\nint g(int x) { return twice(x); }'
+    of = builder(with_header(root, text), compiler="clang")
+    assert str(root / "kernels/inc/a.h") in of.cacheable(None).inputs()[0].files
+    with pytest.raises(NotModelled, match=r"a\.h may hold assembly, and the assembler gets"):
+        builder(with_header(root, '__asm__(".inc" "bin \\"data\\"");'), compiler="clang").cacheable(None).inputs()
+
+
+@clang
+@pytest.mark.parametrize("compiler", ["clang", "clang++"])
+def test_the_key_of_a_build_by_clang_holds_its_installation_of_gcc(root, monkeypatch, compiler):
+    """clang takes start files and headers from one that it finds by itself."""
+    of = builder(root, compiler=compiler).cacheable(None)
+    assert "internal-isystem" in of.question()["expanded"][0]
+    monkeypatch.setattr(cacheable, "ask", lambda *_, **__: SimpleNamespace(output="Configuration file: /etc/clang.cfg"))
+    cacheable._expanded.cache_clear()
+    with pytest.raises(NotModelled, match="reads a configuration file"):
+        of.question()
+    cacheable._expanded.cache_clear()
+
+
+@clang
+def test_a_header_map_is_not_modelled(root):
+    (root / "kernels/map").write_bytes(
+        struct.pack("<IHHIIII", 0x686D6170, 1, 0, 36, 0, 1, 0) + bytes(12)
+    )  # with no entry
+    with pytest.raises(NotModelled, match="header map"):
+        builder(root, "-O1 -Iinc -Imap", compiler="clang").cacheable(None).inputs()
