@@ -140,6 +140,16 @@ def test_the_reference_names_every_setting():
         assert f"`{call.args[0]}" in text, call.args[0]
 
 
+def test_pages_name_no_option_of_pytest_that_it_does_not_have():
+    parser = MagicMock()
+    add_options(parser)
+    known = {call.args[0] for call in parser.getgroup().addoption.call_args_list} | {"--acf-dir"}  # the command's
+    for path in [*sorted(DOCS.rglob("*.md")), SKILL, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        if "adr" not in path.parts:  # a decision may be about what was left out
+            named = set(re.findall(r"(?<![\w-])--(?:tune|acf)[a-z-]*", path.read_text(encoding="utf-8")))
+            assert named <= known, path.name
+
+
 def test_the_reference_names_every_argument_of_the_marker_and_every_engine():
     for page, names in (("marker", MARKER_ARGUMENTS), ("engines", ["auto", *BUILT_IN])):
         text = (DOCS / f"reference/{page}.md").read_text(encoding="utf-8")
