@@ -24,9 +24,10 @@ MARKER_ARGUMENTS = (
 """Of ``@pytest.mark.tune``, beside the toolchain."""
 
 OPTIONS_KEY = "acf_options"
-_ENTRY = re.compile(r"--?[A-Za-z][A-Za-z0-9_.,+=-]{0,199}")
+# Texts, compiled when one is used: every run of pytest imports this module.
+_ENTRY = r"--?[A-Za-z][A-Za-z0-9_.,+=-]{0,199}"
 # One value, and never a second "=", after which some options take a file.
-_VALUE = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]{0,39}")
+_VALUE = r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]{0,39}"
 
 BATCH = 4  # evaluations that a night asks an engine for at once, and the least that it can spend
 MOST_EVALUATIONS, MOST_SECONDS = 10**9, 365 * 24 * 3600  # of any budget
@@ -63,7 +64,7 @@ class Budget:
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Settings:
     """The command line and the ini file, checked."""
 
@@ -135,7 +136,7 @@ class NamedOptions:
         """Whether the maintainers named ``option``."""
         return any(
             option == entry
-            or (entry.endswith("=") and option.startswith(entry) and _VALUE.fullmatch(option, len(entry)))
+            or (entry.endswith("=") and option.startswith(entry) and re.fullmatch(_VALUE, option[len(entry) :]))
             for entry in self.entries
         )
 
@@ -143,7 +144,8 @@ class NamedOptions:
         """The line of settings that lets ``options`` in, with what is let in already."""
         parts = [option.rpartition("=") for option in options]
         new = (
-            f"{name}=" if equals and _VALUE.fullmatch(value) else name + equals + value for name, equals, value in parts
+            f"{name}=" if equals and re.fullmatch(_VALUE, value) else name + equals + value
+            for name, equals, value in parts
         )
         entries = list(dict.fromkeys([*self.entries, *new]))
         return f"{OPTIONS_KEY} = {json.dumps(entries) if self.as_list else shlex.join(entries)}"
@@ -151,7 +153,7 @@ class NamedOptions:
 
 def why_no_entries(entries: Sequence[str]) -> str | None:
     """Why one of ``entries`` cannot stand in ``acf_options``, or None."""
-    if (entry := next((entry for entry in entries if not _ENTRY.fullmatch(entry)), None)) is None:
+    if (entry := next((entry for entry in entries if not re.fullmatch(_ENTRY, entry)), None)) is None:
         return None
     return (
         f"{entry!r} is neither an option nor the beginning of one: expected letters, digits and _.,+=- behind a -, "

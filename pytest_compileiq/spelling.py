@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 MOST_NAMED = 5  # files, functions or tests in one sentence; a toolkit that moved would name hundreds
-_NO_NAME = re.compile(r"\W")
 _CLOSE = 0.6  # difflib's ratio, and its own default
 _BEGIN_OF_TIME_S = -62_135_596_800  # the year 1
 END_OF_TIME_S = 253_402_300_799  # Unix time: the last second of the year 9999, beyond which no calendar here goes
@@ -61,7 +60,7 @@ def quantity(count: int, what: str) -> str:
 
 def test_name(kernel: str) -> str:
     """The name of a test of ``kernel``."""
-    return f"test_{_NO_NAME.sub('_', kernel)}"
+    return "test_" + re.sub(r"\W", "_", kernel)
 
 
 def time_text(nanoseconds: float) -> str:
