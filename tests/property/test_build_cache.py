@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bench.build_cache import play_gcc, play_toy
+from bench.build_cache import play_cc, play_toy
 
 SEEDS = 12
 
@@ -19,8 +19,10 @@ def test_random_schedules_end_as_a_rebuild(tmp_path):
     assert min(said["from the cache"], said["built"]) > SEEDS
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-def test_a_random_schedule_with_gcc_ends_as_a_rebuild(tmp_path):
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_random_schedule_with_a_compiler_ends_as_a_rebuild(tmp_path, compiler):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
     said = Counter[str]()
-    play_gcc(0, said, tmp_path)
+    play_cc(0, said, tmp_path, compiler=compiler)
     assert said["built"]
