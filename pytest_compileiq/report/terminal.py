@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.claims import headline, located
 from pytest_compileiq.report.progress import night_lines
-from pytest_compileiq.spelling import first_of
+from pytest_compileiq.spelling import first_of, quantity
 
 Line = tuple[str, dict[str, bool]]
 _MOST_RESULTS = 8  # per artifact, beyond its headline
@@ -50,7 +50,7 @@ def _item_lines(item: ItemReport, width: int) -> Iterator[Line]:
     for result in item.results[1 : 1 + _MOST_RESULTS]:
         yield f"    {located(result, item.results)}", {"yellow": True} if result.standing == "worse" else {}
     if (more := len(item.results) - 1 - _MOST_RESULTS) > 0:
-        yield f"    and {more} more claims: acf show {item.name}", {}
+        yield f"    and {quantity(more, 'more claim')}: acf show {item.name}", {}
     if item.verdict == Verdict.KEPT and item.results:
         yield f"    {item.message}", {}
     yield from ((f"    {note}", {"light": True}) for note in item.notes)

@@ -375,7 +375,7 @@ def _options(metadata: Any) -> dict[str, Any]:
     # The field's own default is never used: Triton 3.9 fuses, and 3.10 is announced not to.
     knobs = getattr(sys.modules.get("triton.knobs"), "language_knobs", None)
     fusion = getattr(vars(knobs).get("default_fp_fusion"), "default", None) if knobs else None
-    defaults["enable_fp_fusion"] = fusion if isinstance(fusion, bool) else None
+    defaults["enable_fp_fusion"] = fusion
     options = {}
     for name in defaults.keys() - _OF_THE_TARGET - _OF_THE_INSTALLATION:
         value, default = (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
-from pytest_compileiq.capture.bundle import SCHEMA, CapturedKernel, KernelShape, UnrecordedShape
-from pytest_compileiq.capture.inside.shapes import MOST_SHAPES
+from pytest_compileiq.capture.bundle import SCHEMA, Bundle, CapturedKernel, KernelShape, UnrecordedShape
+from pytest_compileiq.capture.inside.shapes import DESCRIBE, MOST_SHAPES
 from pytest_compileiq.capture.program import CallAccount, Calls
-from pytest_compileiq.capture.ranking import Compared, compared, few_shapes, leading, ranked
+from pytest_compileiq.capture.ranking import Compared, captured_kernels, compared, few_shapes, leading, ranked
+from pytest_compileiq.errors import UserError
 
 
 def calls(name: str, own_ns: int, *shape: int | str, count: int = 1, longest_ns: tuple[int, int] = (0, 0)) -> Calls:
@@ -114,3 +117,13 @@ def test_a_library_is_found_in_another_checkout_and_its_own_path_comes_first():
     assert checked(captured, {(1,): 1}, "/b/lib.so").is_as_captured
     assert checked(captured, {(1,): 2}, "/b/lib.so", "/a/lib.so").calls == 2
     assert not checked(captured, {(1,): 1}, "/a/other.so").is_as_captured
+
+
+def test_an_empty_capture_is_no_check(tmp_path):
+    with pytest.raises(UserError, match="holds no kernel, so there is nothing to check"):
+        captured_kernels(Bundle(tmp_path))
+
+
+def test_a_number_of_ctypes_has_the_shape_of_its_value():
+    for given in (ctypes.c_int(4), ctypes.c_double(4.5)):
+        assert DESCRIBE[type(given)](given) == DESCRIBE[type(given.value)](given.value)

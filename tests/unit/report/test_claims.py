@@ -115,6 +115,10 @@ def test_many_results_are_cut_and_counted():
     item = tuned(*(timed(1.3, workload=f"w{number}") for number in range(30)))
     assert len(lines(item)) == 11
     assert lines(item)[9] == "    and 21 more claims: acf show k"
+    shown = tuned(*(timed(1.3, workload=f"w{number}") for number in range(9)))
+    assert len(lines(shown)) == 9 + 1 and not any("more claim" in each for each in lines(shown))
+    one_more = tuned(*(timed(1.3, workload=f"w{number}") for number in range(10)))
+    assert lines(one_more)[9] == "    and 1 more claim: acf show k"
 
 
 def test_what_was_measured_now_leads_and_what_stands_on_record_is_called_so():

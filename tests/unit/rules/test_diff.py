@@ -191,6 +191,10 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
     assert compare(further, new).metrics == (EntryStep("b: registers", 8, None, "b"),)
 
 
+def test_the_same_controls_are_no_difference():
+    assert compare(side(), side(claims=(gain(),))).controls is None
+
+
 def test_knobs_and_controls_are_told_apart():
     change = compare(side(), side(controls=told(sha256="9" * 64, knobs={"-O": 2, "-ftracer": ""})))
     assert change.knobs == (Step("-O", 3, 2), Step("-ftracer", None, ""), Step("-funroll-loops", "", None))

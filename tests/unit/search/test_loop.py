@@ -139,6 +139,12 @@ def test_a_failure_is_typed_counted_told_at_once_and_the_search_goes_on(searchin
     assert any(f"the first invalid candidate ({kind})" in line and said in line for line in search.brief.progress.said)
 
 
+def test_the_first_failure_of_a_kind_alone_is_told_at_once(searching):
+    builder, pool, _ = FAILURES["neighbour"]
+    search = searching(Scripted(options("-fast", "-O2 -fast", "-O3")), pool, builder)
+    assert sum("the first invalid candidate" in line for line in search.brief.progress.said) == 1
+
+
 def test_withdrawn_machine_code_is_never_measured_again(searching):
     code = FakeBuilder().build(FakeBuilder().render(options("-fast")[0]), Path("/nowhere"), timeout_s=1).code
     pool = FakePool(seconds=RUNTIME)

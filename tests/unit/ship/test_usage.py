@@ -35,6 +35,12 @@ def test_what_one_process_refused_and_another_applied_is_in_use():
     assert headline(report, ()) == "in use: 1 of 1 shipped artifacts applied in 2 processes"
 
 
+def test_what_one_of_two_exports_ships_is_shipped():
+    for shipped in ((True, False), (False, True)):
+        ships, does_not = (ArtifactCounts(each, 1, 0, {}) for each in shipped)
+        assert ships.more(does_not).shipped
+
+
 def test_an_export_that_one_process_could_not_read_is_no_pass():
     report = together([line("p", a=1), line("q", problem="manifest.json cannot be read: it is gone")])
     assert unmet(report, "a") == ["manifest.json cannot be read: it is gone"]

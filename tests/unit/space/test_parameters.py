@@ -31,6 +31,12 @@ def test_a_text_too_long_is_told_by_its_length():
         literal("x" * (LONGEST_TEXT + 1))
 
 
+def test_a_range_holds_its_end_where_the_steps_meet_it():
+    assert range(0, 1, 0.25).values == (0, 0.25, 0.5, 0.75, 1)
+    assert range(0.1, 0.3, 0.1).values == pytest.approx((0.1, 0.2, 0.3))  # whose steps miss it by a rounding
+    assert range(0, 1, 0.3).values == pytest.approx((0, 0.3, 0.6, 0.9))
+
+
 ENDS = {"range": range, "log_sampling": log_sampling}
 
 

@@ -38,6 +38,10 @@ def test_names_are_relative_to_rootdir_wherever_the_repository_s_root_is(reposit
     assert revision(home, ["/usr/include/stdio.h"]).changed == ()
 
 
+def test_a_file_has_no_content_without_a_repository(tmp_path):
+    assert content_at(tmp_path, "HEAD", "k.c") is None
+
+
 def test_a_file_s_content_is_that_of_the_commit(repository):
     head = git(repository, "rev-parse", "HEAD")
     (repository / "k.c").write_text("2")
