@@ -61,6 +61,10 @@ def expect_driver(program: str) -> None:
     expect_a_binary(driver)
 
 
+def _is_clang(program: str) -> bool:
+    return "clang" in Path(os.path.realpath(program)).name
+
+
 @lru_cache(maxsize=16)
 def _expanded(program: str, language: str, _environment: tuple[tuple[str, str], ...], rootdir: str) -> str:
     """The command of ``program`` as it expands it, which names the installation of gcc that clang has chosen."""
@@ -170,8 +174,8 @@ class CcBuild(CacheableBuild, frozen=True):
 
     def _expanded(self) -> Iterator[str]:
         """clang's own commands; gcc names what it reads itself."""
-        if self.compiler.name == "clang":
-            for words, source in self.compilations:
+        for words, source in self.compilations:
+            if _is_clang(words[0]):
                 yield _expanded(words[0], _language(source), _environment(), str(self.rootdir))
 
     def inputs(self) -> tuple[Inputs, Inputs]:
@@ -225,7 +229,7 @@ class CcBuild(CacheableBuild, frozen=True):
             if self.compiler.machine != "x86-64":
                 raise NotModelled(f"{assembled} may hold assembly, which is only followed for x86-64")
             # clang's own assembler has read the files by the time it writes text.
-            as_text = (*words, "-fno-integrated-as") if self.compiler.name == "clang" else tuple(words)
+            as_text = (*words, "-fno-integrated-as") if _is_clang(words[0]) else tuple(words)
             if why := _why_assembler_may_read(as_text, source, self.rootdir, content.hexdigest()):
                 raise NotModelled(f"{assembled} may hold assembly, and {why}")
         return inputs | Inputs(frozenset(read))

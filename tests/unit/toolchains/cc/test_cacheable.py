@@ -279,6 +279,16 @@ def test_the_key_of_a_build_by_clang_holds_its_installation_of_gcc(root, monkeyp
 
 
 @clang
+def test_a_source_that_clang_compiles_among_others_is_known_as_clangs(root):
+    """As in a build of ``like=`` that ``CC`` names for some sources alone."""
+    of = builder(root).cacheable(None)
+    ((words, source),) = of.compilations
+    mixed = structs.replace(of, compilations=((words, source), ((shutil.which("clang"), *words[1:]), source)))
+    assert of.question()["expanded"] == []
+    assert len(mixed.question()["expanded"]) == 1
+
+
+@clang
 def test_a_header_map_is_not_modelled(root):
     (root / "kernels/map").write_bytes(
         struct.pack("<IHHIIII", 0x686D6170, 1, 0, 36, 0, 1, 0) + bytes(12)
