@@ -64,7 +64,7 @@ class Budget:
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)  # each generated method costs every run of pytest time
 class Settings:
     """The command line and the ini file, checked."""
 

@@ -128,10 +128,15 @@ def test_the_reference_names_every_verb_and_option_of_the_command():
                 assert option == "--help" or option in text, f"acf {verb}: {option}"
 
 
-def test_the_reference_names_every_setting():
-    text = (DOCS / "reference/settings.md").read_text(encoding="utf-8")
+def declared_settings() -> MagicMock:
     parser = MagicMock()
     add_options(parser)
+    return parser
+
+
+def test_the_reference_names_every_setting():
+    text = (DOCS / "reference/settings.md").read_text(encoding="utf-8")
+    parser = declared_settings()
     options = parser.getgroup().addoption.call_args_list
     shown = [call for call in options if call.kwargs.get("help") != argparse.SUPPRESS]
     declared = [*shown, *parser.addini.call_args_list]
@@ -141,8 +146,7 @@ def test_the_reference_names_every_setting():
 
 
 def test_pages_name_no_option_of_pytest_that_it_does_not_have():
-    parser = MagicMock()
-    add_options(parser)
+    parser = declared_settings()
     known = {call.args[0] for call in parser.getgroup().addoption.call_args_list} | {"--acf-dir"}  # the command's
     for path in [*sorted(DOCS.rglob("*.md")), SKILL, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         if "adr" not in path.parts:  # a decision may be about what was left out

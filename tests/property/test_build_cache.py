@@ -25,4 +25,4 @@ def test_a_random_schedule_with_a_compiler_ends_as_a_rebuild(tmp_path, compiler)
         pytest.skip(f"needs {compiler}")
     said = Counter[str]()
     play_cc(0, said, tmp_path, compiler=compiler)
-    assert said["built"]
+    assert said["built"] and said["from the cache"]

@@ -61,13 +61,14 @@ def expect_driver(program: str) -> None:
     expect_a_binary(driver)
 
 
+@lru_cache(maxsize=16)
 def _is_clang(program: str) -> bool:
     return "clang" in Path(os.path.realpath(program)).name
 
 
 @lru_cache(maxsize=16)
 def _expanded(program: str, language: str, _environment: tuple[tuple[str, str], ...], rootdir: str) -> str:
-    """The command of ``program`` as it expands it, which names the installation of gcc that clang has chosen."""
+    """The commands that clang would run; they name the installation of gcc whose headers and start files it takes."""
     expanded = ask([program, "-###", "-x", language, "-c", os.devnull], cwd=Path(rootdir)).output
     if "Configuration file:" in expanded:
         raise NotModelled(f"{program} reads a configuration file")
@@ -168,15 +169,13 @@ class CcBuild(CacheableBuild, frozen=True):
             "libraries": self.flags.libraries,
             "output": [self.output],
             "functions": self.patterns,
-            "expanded": list(self._expanded()),
+            "expanded": [
+                _expanded(words[0], _language(source), _environment(), str(self.rootdir))
+                for words, source in self.compilations
+                if _is_clang(words[0])
+            ],
             **asked_everywhere(self.rootdir, "cc", keyed_environment()),
         }
-
-    def _expanded(self) -> Iterator[str]:
-        """clang's own commands; gcc names what it reads itself."""
-        for words, source in self.compilations:
-            if _is_clang(words[0]):
-                yield _expanded(words[0], _language(source), _environment(), str(self.rootdir))
 
     def inputs(self) -> tuple[Inputs, Inputs]:
         environment = _environment()
@@ -205,7 +204,8 @@ class CcBuild(CacheableBuild, frozen=True):
         read, directories = self._read(words, source, "-M")
         if any(may_branch_by_pragma(_text_of(path)) for path in read if not _is_below(path, standard)):
             read, directories = self._read(words, source, "-fsyntax-only", "-MD")
-        quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
+        included = included_by(words)
+        quoted, angled = {*included, *(f"{name}.pch" for name in included)}, {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
         assembled, content = None, hashlib.sha256()
         texts = {path: _text_of(path) for path in sorted(read)}
@@ -223,7 +223,7 @@ class CcBuild(CacheableBuild, frozen=True):
         inputs = looked_for(_with_precompiled(quoted | angled), directories, os.path.lexists)
         for directory, name in beside:
             inputs |= looked_for(_with_precompiled({name}), [directory], os.path.lexists)
-        if precompiled := next((path for path in inputs.files if path.endswith(_PRECOMPILED)), None):
+        if precompiled := next((path for path in inputs.files if path.endswith((".gch", ".pch"))), None):
             raise NotModelled(f"{precompiled} is a precompiled header")
         if assembled is not None:
             if self.compiler.machine != "x86-64":
@@ -240,7 +240,7 @@ class CcBuild(CacheableBuild, frozen=True):
         if answer.returncode != 0:
             raise NotModelled(f"the compiler refuses {source}")
         if "(headermap)" in answer.output:
-            raise NotModelled("clang is given a header map")
+            raise NotModelled("clang reads a header map")
         return {self._located(name) for name in read}, [self._located(name) for name in _searched(answer.output)]
 
     def _located(self, name: str) -> str:
@@ -255,13 +255,10 @@ def _language(source: str) -> str:
     return "c++" if is_cplusplus(source) else "c"
 
 
-_PRECOMPILED = (".gch", ".pch")
-
-
 def _with_precompiled(names: set[str]) -> Iterator[str]:
     for name in names:
         yield name
-        yield from (name + suffix for suffix in _PRECOMPILED)
+        yield f"{name}.gch"
 
 
 def _searched(shown: str) -> list[str]:

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -36,8 +35,8 @@ def builder(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing", **arguments: 
     return resolve(Cc("k.c", flags=flags, **arguments), Place(root / "kernels", root))
 
 
-def inputs(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing") -> Inputs:
-    own, installed = builder(root, flags).cacheable(None).inputs()
+def inputs(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing", **arguments: str) -> Inputs:
+    own, installed = builder(root, flags, **arguments).cacheable(None).inputs()
     return own | installed
 
 
@@ -253,7 +252,6 @@ def test_the_inputs_of_a_build_by_clang_are_all_there(root):
     assert any("libLLVM" in path for path in installed.files), "what clang loads"
     for place in ("kernels", "kernels/late", "kernels/missing"):
         assert absent(own, root / place / "a.h")
-        assert absent(own, root / place / "a.h.pch")
 
 
 @clang
@@ -262,20 +260,38 @@ def test_assembly_by_clang_is_followed(root):
     of = builder(with_header(root, text), compiler="clang")
     assert str(root / "kernels/inc/a.h") in of.cacheable(None).inputs()[0].files
     with pytest.raises(NotModelled, match=r"a\.h may hold assembly, and the assembler gets"):
-        builder(with_header(root, '__asm__(".inc" "bin \\"data\\"");'), compiler="clang").cacheable(None).inputs()
+        inputs(with_header(root, '__asm__(".inc" "bin \\"data\\"");'), compiler="clang")
 
 
 @clang
 @pytest.mark.parametrize("compiler", ["clang", "clang++"])
-def test_the_key_of_a_build_by_clang_holds_its_installation_of_gcc(root, monkeypatch, compiler):
+def test_the_key_of_a_build_by_clang_holds_its_installation_of_gcc(root, compiler):
     """clang takes start files and headers from one that it finds by itself."""
     of = builder(root, compiler=compiler).cacheable(None)
     assert "internal-isystem" in of.question()["expanded"][0]
-    monkeypatch.setattr(cacheable, "ask", lambda *_, **__: SimpleNamespace(output="Configuration file: /etc/clang.cfg"))
-    cacheable._expanded.cache_clear()
-    with pytest.raises(NotModelled, match="reads a configuration file"):
+
+
+@clang
+def test_a_configuration_file_of_clang_is_not_modelled(root):
+    """One beside the program counts, under a name that this copy of it alone looks for."""
+    program = root / "own-clang"
+    shutil.copy(os.path.realpath(shutil.which("clang") or ""), program)
+    of = builder(root, compiler=str(program)).cacheable(None)
+    assert of.question()["expanded"]
+    (root / "own-clang.cfg").write_text("-DCONFIGURED")
+    cacheable._expanded.cache_clear()  # another run
+    with pytest.raises(NotModelled, match="own-clang reads a configuration file"):
         of.question()
-    cacheable._expanded.cache_clear()
+
+
+@clang
+def test_a_precompiled_header_of_clang_is_not_modelled(root):
+    flags = "-O1 -Iinc -include kernels/inc/a.h"
+    assert absent(inputs(root, flags, compiler="clang"), root / "kernels/inc/a.h.pch")
+    header = root / "kernels/inc/a.h"
+    subprocess.run(["clang", "-x", "c-header", header, "-o", f"{header}.pch"], check=True)
+    with pytest.raises(NotModelled, match=r"a\.h\.pch is a precompiled header"):
+        inputs(root, flags, compiler="clang")
 
 
 @clang
@@ -290,8 +306,7 @@ def test_a_source_that_clang_compiles_among_others_is_known_as_clangs(root):
 
 @clang
 def test_a_header_map_is_not_modelled(root):
-    (root / "kernels/map").write_bytes(
-        struct.pack("<IHHIIII", 0x686D6170, 1, 0, 36, 0, 1, 0) + bytes(12)
-    )  # with no entry
+    without_entries = struct.pack("<IHHIIII", 0x686D6170, 1, 0, 36, 0, 1, 0) + bytes(12)
+    (root / "kernels/map").write_bytes(without_entries)
     with pytest.raises(NotModelled, match="header map"):
-        builder(root, "-O1 -Iinc -Imap", compiler="clang").cacheable(None).inputs()
+        inputs(root, "-O1 -Iinc -Imap", compiler="clang")
