@@ -191,6 +191,11 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
     assert compare(further, new).metrics == (EntryStep("b: registers", 8, None, "b"),)
 
 
+def test_an_exact_claim_from_nothing_tells_both_numbers():
+    change = compare(side(), side(claims=(gain(), counted(4, 0, direction="maximize"))))
+    assert any("registers 4 (defaults: 0)" in str(fact) for fact in facts(change))
+
+
 def test_the_same_controls_are_no_difference():
     assert compare(side(), side(claims=(gain(),))).controls is None
 
