@@ -17,7 +17,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
 from pytest_compileiq.toolchains.base import CacheableBuild
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, is_cplusplus
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, identify, is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
 from pytest_compileiq.toolchains.cc.includes import (
     expect_modelled,
@@ -59,11 +59,6 @@ def expect_driver(program: str) -> None:
     if not _DRIVER.fullmatch(Path(driver).name):
         raise NotModelled(f"{driver} is not named as gcc or clang is, and may be a wrapper")
     expect_a_binary(driver)
-
-
-@lru_cache(maxsize=16)
-def _is_clang(program: str) -> bool:
-    return "clang" in Path(os.path.realpath(program)).name
 
 
 @lru_cache(maxsize=16)
@@ -172,7 +167,7 @@ class CcBuild(CacheableBuild, frozen=True):
             "expanded": [
                 _expanded(words[0], _language(source), _environment(), str(self.rootdir))
                 for words, source in self.compilations
-                if _is_clang(words[0])
+                if identify(words[0]).name == "clang"
             ],
             **asked_everywhere(self.rootdir, "cc", keyed_environment()),
         }
@@ -229,7 +224,7 @@ class CcBuild(CacheableBuild, frozen=True):
             if self.compiler.machine != "x86-64":
                 raise NotModelled(f"{assembled} may hold assembly, which is only followed for x86-64")
             # clang's own assembler has read the files by the time it writes text.
-            as_text = (*words, "-fno-integrated-as") if _is_clang(words[0]) else tuple(words)
+            as_text = (*words, "-fno-integrated-as") if identify(words[0]).name == "clang" else tuple(words)
             if why := _why_assembler_may_read(as_text, source, self.rootdir, content.hexdigest()):
                 raise NotModelled(f"{assembled} may hold assembly, and {why}")
         return inputs | Inputs(frozenset(read))

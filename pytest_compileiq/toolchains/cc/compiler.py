@@ -116,14 +116,19 @@ def expect_machine_flags(host_flags: HostFlags) -> HostFlags:
     return host_flags
 
 
+_OTHERS = (("clang", "clang++"), ("gcc", "g++"))  # than gcc and g++, than clang and clang++
+
+
 def find_compiler(compiler: str, place: Place) -> CcCompiler:
     """Find ``compiler``, a program on ``PATH`` or a path relative to the test file.
 
     Raises:
         EnvironmentFault: it is missing, does not answer, or is neither gcc nor clang.
     """
-    remedy = "install it, or name another: Cc(…, compiler='clang')"
-    return _identify(find_program(compiler, place.test_dir, "compiler", remedy))
+    name = Path(compiler).name
+    other = _OTHERS["clang" in name]["++" in name]
+    remedy = f"install it, or name another: Cc(…, compiler={other!r})"
+    return identify(find_program(compiler, place.test_dir, "compiler", remedy))
 
 
 def first_error(output: str) -> str:
@@ -132,7 +137,8 @@ def first_error(output: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _identify(program: str) -> CcCompiler:
+def identify(program: str) -> CcCompiler:
+    """Identify ``program`` by its predefined macros; raises ``EnvironmentFault`` if it is neither gcc nor clang."""
     said = ask([program, "--version"]).output
     build = said.partition("\n")[0].strip()
     if files := re.findall(r"^Configuration file: (.+)$", said, re.MULTILINE):  # clang puts their options before all

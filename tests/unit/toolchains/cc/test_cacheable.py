@@ -305,6 +305,13 @@ def test_a_source_that_clang_compiles_among_others_is_known_as_clangs(root):
 
 
 @clang
+def test_clang_by_the_name_of_cc_is_known_as_clang(root):
+    """As FreeBSD installs it."""
+    shutil.copy(os.path.realpath(shutil.which("clang") or ""), root / "cc")
+    assert builder(root, compiler=str(root / "cc")).cacheable(None).question()["expanded"]
+
+
+@clang
 def test_a_header_map_is_not_modelled(root):
     without_entries = struct.pack("<IHHIIII", 0x686D6170, 1, 0, 36, 0, 1, 0) + bytes(12)
     (root / "kernels/map").write_bytes(without_entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import CONTROL_CLASSES, BuildResult, Candidate, ControlClass
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
@@ -51,6 +53,15 @@ compilers = pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def require(compiler: str) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"needs {compiler}")
+
+
+@pytest.mark.parametrize(
+    ("missing", "other"),
+    [("gcc-99", "clang"), ("arm-linux-g++-99", "clang++"), ("clang-99", "gcc"), ("clang++-99", "g++")],
+)
+def test_a_missing_compiler_is_answered_with_another_of_its_language(tmp_path, missing, other):
+    with pytest.raises(EnvironmentFault, match=re.escape(f"no compiler '{missing}'") + ".*" + re.escape(f"'{other}')")):
+        find_compiler(missing, Place(tmp_path, tmp_path))
 
 
 def space_of(compiler: str, root: Path, *classes: ControlClass, flags: str = "-O2") -> Space:
