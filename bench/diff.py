@@ -9,7 +9,6 @@ processes are timed, imports included.
 
 import argparse
 import itertools
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from machine import describe
+from machine import describe, processor_time_s
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name, render, samples_file_name
@@ -57,11 +56,6 @@ def report(what: str, project: Path, options: argparse.Namespace, *arguments: st
     spread = f"best {min(wall_s):.2f} s, worst {max(wall_s):.2f} s of {len(wall_s)}"
     processor = f"processor time {statistics.median(processor_s):.2f} s"
     print(f"{what:<28} median {statistics.median(wall_s):.2f} s, {spread}; {processor}")
-
-
-def processor_time_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def write_history(project: Path, count: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import subprocess
 from pathlib import Path
 
@@ -29,3 +30,9 @@ def _first_line(*command: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"no {command[0]}"
     return printed.splitlines()[0]
+
+
+def processor_time_s() -> float:
+    """Seconds of processor time of all processes that this one started and awaited."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

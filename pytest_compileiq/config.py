@@ -1,4 +1,7 @@
-"""What a run was told: its settings and budgets, as values."""
+"""What a run was told: its settings and budgets, as values.
+
+They are named tuples: every run of pytest imports this module, and a data class takes six times as long to make.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,10 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
     from pytest_compileiq.model import LockClocks
@@ -48,8 +49,7 @@ def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Sett
     return next((value for value in (command_line, marker) if value is not None), otherwise)
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """How much a search may spend; zero evaluations proves what is committed. Without either a night stops it."""
 
     evaluations: int | None = None
@@ -61,11 +61,12 @@ class Budget:
         return self.evaluations == 0
 
     def __str__(self) -> str:
+        from pytest_compileiq.spelling import quantity  # no search, no need
+
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # each generated method costs every run of pytest time
-class Settings:
+class Settings(NamedTuple):
     """The command line and the ini file, checked."""
 
     tune: bool
@@ -121,8 +122,7 @@ def parse_budget(
     return Budget(seconds=float(number)) if match[2] else Budget(evaluations=number)
 
 
-@dataclass(frozen=True)
-class NamedOptions:
+class NamedOptions(NamedTuple):
     """The ``acf_options`` that maintainers let into controls files: an option, or the beginning of one up to its ``=``.
 
     ``where`` names the section and the file that set them, or would; ``as_list``: a value is a list of TOML there.

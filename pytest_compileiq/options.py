@@ -21,8 +21,6 @@ from pytest_compileiq.config import (
     why_no_entries,
 )
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.system.printing import wrong_usage
 
 if TYPE_CHECKING:
     from pytest_compileiq.model import LockClocks
@@ -115,27 +113,25 @@ def read_settings(config: pytest.Config) -> Settings:
     option = config.option
     is_xdist = hasattr(config, "workerinput") or any(getattr(option, name, None) for name in ("tx", "numprocesses"))
     if option.tune and is_xdist:
-        raise wrong_usage("--tune does not run under xdist: add -n 0")
+        raise _wrong("--tune does not run under xdist: add -n 0")
     if option.tune_total is not None and not option.tune:
-        raise wrong_usage("--tune-total requires --tune")
+        raise _wrong("--tune-total requires --tune")
     if option.tune_total is not None and option.tune_budget is not None:
-        raise wrong_usage(
-            "--tune-total (all benchmarks together) and --tune-budget (each benchmark) exclude each other"
-        )
+        raise _wrong("--tune-total (all benchmarks together) and --tune-budget (each benchmark) exclude each other")
     for name in ("--tune-new-only", "--tune-stale-only", "--tune-fresh"):
         if config.getoption(name) and not option.tune:
-            raise wrong_usage(f"{name} requires --tune")
+            raise _wrong(f"{name} requires --tune")
     if option.tune and option.tune_draw is not None:
-        raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
+        raise _wrong("--tune-draw repeats one draw in a normal run: leave --tune out")
     if option.tune and option.acf_adopt:
-        raise wrong_usage("--acf-adopt does not search: leave --tune out")
+        raise _wrong("--acf-adopt does not search: leave --tune out")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
     options = tuple(config.getini(OPTIONS_KEY))
     if reason := why_no_entries(options):
-        raise wrong_usage(f"{config.inipath or 'ini'}: {OPTIONS_KEY}: {reason}")
+        raise _wrong(f"{config.inipath or 'ini'}: {OPTIONS_KEY}: {reason}")
     if option.tune_draw is not None and check == "off":
-        raise wrong_usage("--tune-draw runs tuned controls, and acf_check = off runs none: add --acf-check=auto")
+        raise _wrong("--tune-draw runs tuned controls, and acf_check = off runs none: add --acf-check=auto")
 
     def path(given: str | None) -> Path | None:
         return Path(config.invocation_params.dir, given) if given else None
@@ -180,7 +176,7 @@ def _budget(text: str, where: str, *expected: str) -> Budget:
     try:
         return parse_budget(text, where, *expected)
     except UserError as error:
-        raise wrong_usage(str(error)) from None
+        raise _wrong(str(error)) from None
 
 
 def _total(text: str | None) -> Budget | None:
@@ -188,9 +184,9 @@ def _total(text: str | None) -> Budget | None:
         return None
     total = _budget(text, "--tune-total", "a number of evaluations (4000) or a time (90s, 30m, 8h)")
     if total.proof_only:
-        raise wrong_usage("--tune-total=0 leaves nothing to search with: --tune-budget=0 proves committed controls")
+        raise _wrong("--tune-total=0 leaves nothing to search with: --tune-budget=0 proves committed controls")
     if total.evaluations is not None and total.evaluations < BATCH:
-        raise wrong_usage(f"--tune-total={total.evaluations} is less than one batch of a search: give {BATCH} or more")
+        raise _wrong(f"--tune-total={total.evaluations} is less than one batch of a search: give {BATCH} or more")
     return total
 
 
@@ -198,19 +194,19 @@ def _where(text: str | None, *, searches: bool) -> str | None:
     if text is None:
         return None
     if not searches:
-        raise wrong_usage("--tune-on says where --tune has its workers: add --tune")
+        raise _wrong("--tune-on says where --tune has its workers: add --tune")
     if text.startswith("ray://"):
-        raise wrong_usage(
+        raise _wrong(
             f"--tune-on={text!r} is Ray's client, whose driver runs where your acf/ is not: give the HOST:PORT that "
             "ray start --head printed, from a machine that holds the repository"
         )
     if _OF_A_RAY_JOB in os.environ:
-        raise wrong_usage(
+        raise _wrong(
             "--tune-on within a Ray job: its working directory is a copy, and acf/ would be lost with it: run the same "
             "command on a machine that holds the repository"
         )
     if text != "ray" and not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s/:]+):[0-9]{1,5}", text):
-        raise wrong_usage(f"--tune-on={text!r}: expected ray, or the HOST:PORT of a Ray cluster")
+        raise _wrong(f"--tune-on={text!r}: expected ray, or the HOST:PORT of a Ray cluster")
     return text
 
 
@@ -221,7 +217,9 @@ def _choice(config: pytest.Config, key: str) -> str:
 def _known(value: str, key: str, where: str) -> str:
     known, _ = _CHOICES[key]
     if value not in known:
-        raise wrong_usage(f"{where} = {value!r}{did_you_mean(value, known)}: expected {', '.join(known)}")
+        from pytest_compileiq.spelling import did_you_mean
+
+        raise _wrong(f"{where} = {value!r}{did_you_mean(value, known)}: expected {', '.join(known)}")
     return value
 
 
@@ -233,7 +231,7 @@ def _lock_clocks(config: pytest.Config) -> LockClocks:
         return "base"
     if re.fullmatch("[0-9]{3,5}", value) and int(value) in LOCKABLE_MHZ:
         return int(value)
-    raise wrong_usage(
+    raise _wrong(
         f"{config.inipath or 'ini'}: acf_lock_clocks = {value!r}: expected off, base, or a number of MHz from "
         f"{LOCKABLE_MHZ[0]} to {LOCKABLE_MHZ[-1]}"
     )
@@ -243,7 +241,7 @@ def _integer(text: str | None, where: str, *, minimum: int) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"\d{1,18}", str(text)) or int(text) < minimum:
-        raise wrong_usage(f"{where}={text!r}: expected an integer of at least {minimum}")
+        raise _wrong(f"{where}={text!r}: expected an integer of at least {minimum}")
     return int(text)
 
 
@@ -251,11 +249,15 @@ def _store_dir(config: pytest.Config) -> Path:
     value = str(config.getini("acf_dir"))
     path = config.rootpath / value
     if not value or not path.resolve().is_relative_to(config.rootpath.resolve()):
-        raise wrong_usage(
-            f"{config.inipath or 'ini'}: acf_dir = {value!r}: expected a directory under {config.rootpath}"
-        )
+        raise _wrong(f"{config.inipath or 'ini'}: acf_dir = {value!r}: expected a directory under {config.rootpath}")
     return path
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _wrong(message: str) -> BaseException:
+    from pytest_compileiq.system.printing import wrong_usage  # nothing else here prints
+
+    return wrong_usage(message)
