@@ -70,6 +70,9 @@ class ToyBuilder:
     def cacheable(self, controls: ControlsFile | None) -> "ToyBuilder":
         return self
 
+    def also_loaded(self, _built: BuildResult) -> Sequence[Path]:
+        return ()
+
     def is_of(self, _built: BuildResult) -> bool:
         return True
 
@@ -409,19 +412,21 @@ def play_cc(seed: int, say: Counter[str], folder: Path, *, compiler: str) -> Non
 
 
 def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
-    """One schedule with nvcc, whose source includes by macros' names too."""
+    """One schedule with nvcc, for one architecture or two, whose source includes by macros' names too."""
     root = folder / f"nvcc{seed}"
     root.mkdir()
     (root / "k.cu").write_text('#define V 9\n#define ASKS(x) __has_include(x)\n#include "kernel.c"\n')
     rng = Random(seed)
-    toolchain = Nvcc("k.cu", arch="sm_90a", output="cubin", flags="-O1 -Ifirst -Isecond -isystem third")
+    arch = rng.choice(("sm_90a", ["sm_80", "sm_90a"]))
+    toolchain = Nvcc("k.cu", arch=arch, output="cubin", flags="-O1 -Ifirst -Isecond -isystem third")
 
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))
         directive = rng.choice((f"#include {spelled}", f"#define NAME {spelled}\n#include NAME\n#undef NAME"))
         asked = f"#if ASKS({spelled})\n{directive}\n#endif"
+        of_one = f"#if __CUDA_ARCH__ >= 900\n{directive}\n#endif"
         guard = f"IN_{name.replace('.', '_')}"
-        return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked))}\n#endif"
+        return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked, of_one))}\n#endif"
 
     kernel = 'extern "C" __global__ void kernel(int *x) {{ *x = 10 * V + {}; }}'.format
     before = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}

@@ -61,7 +61,7 @@ class Budget(NamedTuple):
         return self.evaluations == 0
 
     def __str__(self) -> str:
-        from pytest_compileiq.spelling import quantity  # no search, no need
+        from pytest_compileiq.spelling import quantity  # only a search says its budget
 
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 

@@ -30,7 +30,7 @@ Missed = _Asked | NotModelled | None  # None where nothing was asked
 
 
 class CachedBuild(Struct, frozen=True):
-    """A build that the cache has. Its file lies there until it is put where it would have been built."""
+    """A build that the cache has. Its files lie there until they are put where they would have been built."""
 
     entry: CacheEntry
     out_dir: Path
@@ -39,12 +39,13 @@ class CachedBuild(Struct, frozen=True):
     def built(self) -> BuildResult:
         """The build."""
         of = self.entry
-        return BuildResult(self.out_dir / of.name, of.code, of.metrics, of.log, of.seconds, cached=of.when)
+        return BuildResult(self.out_dir / next(iter(of.sizes)), of.code, of.metrics, of.log, of.seconds, cached=of.when)
 
     def put(self) -> BuildResult:
-        """The build, whose file is now there."""
+        """The build, whose files are now there."""
         self.out_dir.mkdir(parents=True, exist_ok=True)
-        self.built.path.write_bytes(self.entry.data)
+        for name, content in self.entry.contents():
+            (self.out_dir / name).write_bytes(content)
         self.built.path.chmod(0o755)
         return self.built
 
@@ -133,6 +134,7 @@ class CachedBuilds(Struct):
         )
         if not (is_all_known and is_of_these and is_one and has_settled and self._are_absent(own | installed)):
             return built, None
+        contents = {path.name: path.read_bytes() for path in (built.path, *build.also_loaded(built))}
         return built, CacheEntry(
             files=known,
             absent=_in_order(own.absent),
@@ -143,8 +145,8 @@ class CachedBuilds(Struct):
             log=built.log,
             seconds=built.seconds,
             built_at=int(time.time()),
-            name=built.path.name,
-            data=built.path.read_bytes(),
+            sizes={name: len(content) for name, content in contents.items()},
+            data=b"".join(contents.values()),
         )
 
     def _digests(self, inputs: Inputs) -> dict[str, str]:

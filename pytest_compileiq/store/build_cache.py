@@ -1,6 +1,6 @@
 """The build cache, ``.compileiq/builds/``: what earlier builds made, and of which inputs.
 
-An entry is one file: ``<key>/<digest of its content>``, a line of JSON and the built file behind it. It appears whole
+An entry is one file: ``<key>/<digest of its content>``, a line of JSON and the built files behind it. It appears whole
 or not at all, so that no reader needs a lock, and says nothing unless its content has the digest in its name. What
 cannot be read or written costs a build, never a verdict.
 """
@@ -42,6 +42,8 @@ _NOTED_S = 7 * 86400.0  # what was not built for so long may be no test any more
 _MOST_NOTES = 10_000
 _MOST_NOTE_BYTES = 2000
 _DIGEST = re.compile("[0-9a-f]{64}")
+_FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!\.\.?\Z)[^/\0]{1,255}\Z")]
+_Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Installed(Struct, frozen=True):
@@ -70,12 +72,19 @@ class CacheEntry(Struct, frozen=True):
     log: str
     seconds: float
     built_at: Annotated[int, msgspec.Meta(ge=0, le=END_OF_TIME_S)]  # Unix time
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}\Z")]  # of the built file
-    data: bytes = b""  # its content
+    sizes: Mapping[_FileName, _Size]  # in bytes, of the built files by name; the first is the build's output
+    data: bytes = b""  # their contents, one behind the other
 
     @property
     def when(self) -> str:
         return utc(self.built_at)
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """The built files, by name."""
+        begin = 0
+        for name, size in self.sizes.items():
+            yield name, self.data[begin : begin + size]
+            begin += size
 
 
 class EntryFile(Struct, frozen=True):
@@ -220,6 +229,7 @@ def _read(path: Path) -> CacheEntry | None:
 def _decoded(content: bytes) -> CacheEntry | None:
     header, _, data = content.partition(b"\n")
     try:
-        return replace(msgspec.json.decode(header, type=CacheEntry), data=data)
+        entry = replace(msgspec.json.decode(header, type=CacheEntry), data=data)
     except (ValueError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None
+    return entry if entry.sizes and sum(entry.sizes.values()) == len(data) else None

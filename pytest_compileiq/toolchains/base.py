@@ -84,6 +84,10 @@ class CacheableBuild(Struct, frozen=True):
         """
         raise NotImplementedError
 
+    def also_loaded(self, _built: BuildResult) -> Sequence[Path]:
+        """The files beside its output that a test loads."""
+        return ()
+
     def is_of(self, _built: BuildResult) -> bool:
         """Whether the build has read the same, where the question holds files that a part of it has read."""
         return True

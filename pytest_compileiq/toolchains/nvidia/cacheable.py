@@ -74,8 +74,10 @@ def _is_of_ptxas(word: str) -> bool:
 _LIST_S = 10.0  # it takes a hundredth of a second
 _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
-_TOOLS = ("cicc", "ptxas")
-_SHAPES = (r".* -E -x c\+\+ .* -o ", r'"\$CICC_PATH/cicc" ')  # of the host's preprocessor and cicc
+_RULES = "read-{}.d"
+_PREPROCESSES = re.compile(r".* -E -x c\+\+ .* -o ").match
+# What reads no other file than these texts, or what is made of them; fatbinary makes one file of several cubins.
+_OF_CUBINS = re.compile(r'.* -E -x c\+\+ .* -o |"\$CICC_PATH/cicc" |ptxas |fatbinary ').match
 
 
 class PtxasBuild(CacheableBuild, frozen=True):
@@ -102,14 +104,14 @@ class PtxasBuild(CacheableBuild, frozen=True):
 
 
 class CubinBuild(CacheableBuild, frozen=True):
-    """One build of a cubin by nvcc, for one architecture."""
+    """One build of cubins by nvcc."""
 
     program: str  # nvcc
     listing: Dryrun  # what it would run
-    text_name: str  # the file in a build's folder that the host's preprocessor writes
-    text_sha256: str  # its digest, wherever folder and project lie
+    texts: Mapping[str, str]  # by the files in a build's folder that the host's preprocessor writes, their digests
     read: frozenset[str]  # the files that the preprocessor read
     names: tuple[str, ...]  # what decides how entries are called
+    cubins: tuple[str, ...]  # the files that a test loads
     controls: ControlsFile | None  # None for the baseline
     is_own: Callable[[Path], bool]  # whether a file is the project's
     rootdir: Path
@@ -120,6 +122,7 @@ class CubinBuild(CacheableBuild, frozen=True):
         command: Callable[[Path], Sequence[str]],
         *,
         names: Sequence[str],
+        cubins: Sequence[str],
         controls: ControlsFile | None,
         is_own: Callable[[Path], bool],
         rootdir: Path,
@@ -133,23 +136,23 @@ class CubinBuild(CacheableBuild, frozen=True):
             folder = Path(os.path.realpath(directory))
             argv = list(command(folder))
             try:
-                listing = _listing_and_text(argv, folder, rootdir)
-                words = shlex.split(listing.before[0])
-                text = folder / Path(words[words.index("-o") + 1]).name
-                is_finished = _UNFINISHED.search(text.read_bytes()) is None
-                rules = (folder / "read.d").read_text(encoding="utf-8", errors="surrogateescape")
-            except (BuildError, OSError) as error:  # another preprocessor than gcc's writes no rules
+                listing = _listing_and_texts(argv, folder, rootdir)
+                texts = {path.name: path.read_bytes() for path in folder.glob("*.ii")}
+                rules = [path.read_text("utf-8", "surrogateescape") for path in folder.glob(_RULES.format("*"))]
+            except (BuildError, OSError) as error:
                 raise NotModelled(f"the preprocessor is not understood: {error}") from error
-            if not is_finished:
+            if len(rules) != len(texts):  # another preprocessor than gcc's writes no rules
+                raise NotModelled("the preprocessor is not understood: it does not say what it reads")
+            if any(map(_UNFINISHED.search, texts.values())):
                 raise NotModelled("the preprocessor leaves something for the compiler to read")
-            read = {os.path.realpath(join(rootdir, name)) for name in prerequisites(rules)}
+            read = {os.path.realpath(join(rootdir, name)) for rule in rules for name in prerequisites(rule)}
             return cls(
                 program=argv[0],
                 listing=listing,
-                text_name=text.name,
-                text_sha256=_digest_of(text, rootdir),
+                texts={name: _digest_of(text, folder, rootdir) for name, text in sorted(texts.items())},
                 read=frozenset(path for path in read if not Path(path).is_relative_to(folder)),
                 names=tuple(names),
+                cubins=tuple(cubins),
                 controls=controls,
                 is_own=is_own,
                 rootdir=rootdir,
@@ -157,8 +160,8 @@ class CubinBuild(CacheableBuild, frozen=True):
 
     def question(self) -> Mapping[str, Sequence[str]]:
         return {
-            "command": [*self.listing.before[1:], *self.listing.behind],
-            "preprocessed": [self.text_sha256],
+            "command": self._commands,
+            "preprocessed": [word for text in self.texts.items() for word in text],
             "controls": _acf(self.controls),
             "names": self.names,
             **asked_everywhere(self.rootdir, "nvidia", self._environment),
@@ -167,47 +170,60 @@ class CubinBuild(CacheableBuild, frozen=True):
     def inputs(self) -> tuple[Inputs, Inputs]:
         own, others = Inputs(self.read).parted(lambda path: self.is_own(Path(path)))
         directories = [self._environment.get("CICC_PATH", ""), *listed("PATH", self._environment, str(self.rootdir))]
-        tools = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in _TOOLS]
-        programs = [self.program, *filter(None, tools)]
-        if len(programs) <= len(_TOOLS):
+        words = [shlex.split(command) for command in self._commands]
+        tools = sorted({Path(program).name for program, *_ in words})
+        found = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in tools]
+        if None in found:
             raise NotModelled("nvcc names a program that is not found")
+        programs = [self.program, *filter(None, found)]
         # Files that commands name outside of the build's own folder, such as a library of device functions.
-        words = (word for command in (*self.listing.before[1:], *self.listing.behind) for word in shlex.split(command))
-        paths = (join(self.rootdir, word.partition("=")[2] or word) for word in words)
+        paths = (join(self.rootdir, word.partition("=")[2] or word) for command in words for word in command)
         named = Inputs(frozenset(path for path in paths if HERE not in path and Path(path).is_file()))
-        looked_at = looked_for_in(directories, _TOOLS) | _started(programs, self._environment, self.rootdir)
+        looked_at = looked_for_in(directories, tools) | _started(programs, self._environment, self.rootdir)
         return own, others | named | looked_at
 
+    def also_loaded(self, built: BuildResult) -> Sequence[Path]:
+        return [built.path.parent / name for name in self.cubins]
+
     def is_of(self, built: BuildResult) -> bool:
+        folder = built.path.parent
         try:  # a header may have changed since the cache was asked
-            return _digest_of(built.path.parent / self.text_name, self.rootdir) == self.text_sha256
+            return all(
+                _digest_of((folder / name).read_bytes(), folder, self.rootdir) == sha256
+                for name, sha256 in self.texts.items()
+            )
         except OSError:
             return False
+
+    @property
+    def _commands(self) -> Sequence[str]:
+        """Those that read the preprocessed texts, or what they make of them."""
+        return [command for command in (*self.listing.before, *self.listing.behind) if not _PREPROCESSES(command)]
 
     @property
     def _environment(self) -> Mapping[str, str]:
         return {**keyed_environment(), **self.listing.environment}
 
 
-def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
-    """nvcc's dry run, with its preprocessor run in ``folder``, where ``read.d`` lists the files that it read."""
+def _listing_and_texts(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
+    """nvcc's dry run, with its preprocessor run in ``folder``, where rules list the files that each run of it read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
     listing = Dryrun.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
-    is_of_three = listing is not None and (len(listing.before), len(listing.behind)) == (2, 1)
-    if not listing or not is_of_three or not all(map(re.match, _SHAPES, listing.before)):
+    if not listing or not all(map(_OF_CUBINS, (*listing.before, *listing.behind))):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
     script = folder / "preprocess.sh"
-    script.write_text(listing.script([f'{listing.before[0]} -MD -MF "{HERE}/read.d"'], folder), encoding="utf-8")
+    preprocesses = filter(_PREPROCESSES, listing.before)
+    lines = [f'{line} -MD -MF "{HERE}/{_RULES.format(number)}"' for number, line in enumerate(preprocesses)]
+    script.write_text(listing.script(lines, folder), encoding="utf-8")
     commands.run(["/bin/sh", "-e", str(script)], "the source")
     return listing
 
 
-def _digest_of(text: Path, rootdir: Path) -> str:
-    """The digest of a preprocessed source; its own folder and the project may lie anywhere."""
-    content = text.read_bytes()
-    for path, sign in ((text.parent, HERE), (Path(os.path.realpath(rootdir)), "."), (rootdir, ".")):
-        content = content.replace(os.fsencode(path), sign.encode())
-    return sha256_hex(content)
+def _digest_of(text: bytes, folder: Path, rootdir: Path) -> str:
+    """The digest of a preprocessed source; the ``folder`` that it lies in, and the project, may lie anywhere."""
+    for path, sign in ((folder, HERE), (Path(os.path.realpath(rootdir)), "."), (rootdir, ".")):
+        text = text.replace(os.fsencode(path), sign.encode())
+    return sha256_hex(text)
 
 
 def _acf(controls: ControlsFile | None) -> list[str]:

@@ -245,13 +245,12 @@ class NvccBuilder(NvidiaBuilder):
     def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
         if self.output != "cubin":
             raise NotModelled(f"builds of output={self.output!r} by nvcc are not modelled")
-        if len(self.architectures) > 1:
-            raise NotModelled("builds by nvcc for several architectures are not modelled")
         options = NVCC.words(controls.knobs) if controls else ()
         expect_modelled_by("nvcc", (*self.words, *options))
         return CubinBuild.preprocessed(
             partial(self._command, controls),
             names=(*self.kernels.recorded, self.source, self.architecture),
+            cubins=[self._cubin(Path(), arch).name for arch in self.architectures],
             controls=controls,
             is_own=self._reader.is_own,
             rootdir=self.rootdir,

@@ -99,6 +99,27 @@ def test_every_change_of_what_cicc_gets_makes_another_key(root, monkeypatch):
 
 
 @needs.nvcc
+def test_several_architectures_are_kept_with_the_cubin_of_each(root):
+    source = f"{SOURCE}#if __CUDA_ARCH__ < 900\n#include <late.h>\n#endif\n"
+    write_files(root, {"_k s.cu": source, "second/late.h": "#define LATE 1\n"})
+    (root / "made").mkdir()  # a directory that changes meanwhile would be a reason to keep nothing
+    both = nvcc(root, source="_k s.cu", arch=["sm_80", "sm_90a"])
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    made, _ = through(builds, both, root / "made", lambda: both.build(None, root / "made", timeout_s=ENOUGH_S))
+    found, sources = through(builds, both, root / "found", pytest.fail)
+    assert found.cached and (found.code, found.log, found.metrics) == (made.code, made.log, made.metrics)
+    assert set(found.code) == {"scale@sm_80", "scale@sm_90a"}
+    assert {"_k s.cu", "second/late.h", "second/scale.h"} == set(sources or ())
+    for name in ("kernel.cubin", "_k s.compute_80.cubin", "_k s.compute_90a.cubin"):
+        assert (root / "found" / name).read_bytes() == (root / "made" / name).read_bytes()
+    keys = [key(both), key(nvcc(root, source="_k s.cu", arch=["sm_80", "sm_90"])), key(nvcc(root, source="_k s.cu"))]
+    write_files(root, {"second/late.h": "int only_for_sm_80;\n"})
+    keys.append(key(both))
+    assert len(set(keys)) == len(keys)
+    assert "fatbinary" in {Path(path).name for path in both.cacheable(None).inputs()[1].files}
+
+
+@needs.nvcc
 def test_what_cicc_does_not_get_leaves_the_key_as_it_is(root):
     before = nvcc(root).cacheable(None)
     write_files(root, {"second/scale.h": "#define SCALE 3.0f // three\n", "first/unread.h": ""})
@@ -153,7 +174,6 @@ def test_a_build_gets_the_variables_that_are_listed_whether_it_has_a_key_or_not(
     [
         ({"output": "library"}, "builds of output='library' by nvcc are not modelled"),
         ({"output": "executable"}, "builds of output='executable' by nvcc are not modelled"),
-        ({"arch": ["sm_80", "sm_90a"]}, "builds by nvcc for several architectures are not modelled"),
         ({"flags": f"{FLAGS} -rdc=true"}, "-rdc=true is not modelled"),
         ({"flags": "-O3"}, "k.cu.*scale.h: No such file"),
         ({"source": "raw.cu"}, "leaves something for the compiler to read"),

@@ -35,8 +35,8 @@ def entry(header: Path) -> CacheEntry:
         log="a warning\n",
         seconds=0.25,
         built_at=1_700_000_000,
-        name="kernel.so",
-        data=b"\x7fELF\n\0and more",
+        sizes={"kernel.so": 8, "kernel.o": 7, "_empty": 0},
+        data=b"\x7fELF\n\0an" + b"d more\n",
     )
 
 
@@ -56,6 +56,7 @@ def test_what_is_kept_is_found_as_it_was(cache, entry):
     assert cache.keep(KEY, entry)
     assert found(cache) == entry
     assert found(cache, OTHER_KEY) is None
+    assert dict(entry.contents()) == {"kernel.so": b"\x7fELF\n\0an", "kernel.o": b"d more\n", "_empty": b""}
     assert entry.when == "2023-11-14 22:13 UTC"
 
 
@@ -136,9 +137,18 @@ def test_cache_entry_of_no_year_is_a_miss(cache, entry, built_at):
     assert found(cache) is None
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "", ".hidden", "a/b", "a\0b", "kernel.so\n"])
-def test_an_entry_cannot_name_a_place_outside_the_build(cache, entry, name):
-    cache.keep(KEY, replace(entry, name=name))
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        *({name: 15} for name in ("../outside", "/etc/passwd", "", ".", "..", "a/b", "a\0b", "a" * 300)),
+        {},
+        {"kernel.so": 14},
+        {"kernel.so": 16},
+        {"kernel.so": 20, "kernel.o": -5},
+    ],
+)
+def test_an_entry_cannot_name_a_place_outside_the_build_nor_more_than_it_holds(cache, entry, sizes):
+    cache.keep(KEY, replace(entry, sizes=sizes))
     assert found(cache) is None
 
 
