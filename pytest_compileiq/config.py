@@ -1,6 +1,6 @@
 """What a run was told: its settings and budgets, as values.
 
-They are named tuples: every run of pytest imports this module, and a data class takes six times as long to make.
+No class here has generated methods, which every run of pytest would wait for: it imports this module.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_compileiq.errors import UserError
@@ -66,8 +67,8 @@ class Budget(NamedTuple):
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
-class Settings(NamedTuple):
-    """The command line and the ini file, checked."""
+class Settings(SimpleNamespace):
+    """The command line and the ini file, checked. Nobody changes them."""
 
     tune: bool
     new_only: bool

@@ -1,6 +1,6 @@
 """pytest's side of "is it in use?": the fixture ``acf_expect``, and ``ACF_EXPECT`` for a run of tests.
 
-Imports nothing but pytest until an export was imported, or one of the variables is set.
+Its hooks are registered where ``ACF_EXPECT`` or ``ACF_COUNTS`` is set.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ _LINE: pytest.StashKey[tuple[str, bool]] = pytest.StashKey()
 _CARRIED = "compileiq_counts"
 
 
-@pytest.fixture
-def acf_expect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Fails the test unless shipped artifacts were applied in it, here or in a process that it started.
+def expectation(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The fixture's function: ``acf_expect("softmax", "matmul")``, or ``acf_expect()`` for all that the exports ship.
 
-    ``acf_expect("softmax", "matmul")``, or ``acf_expect()`` for all that the exports ship. Processes inherit
-    ``ACF_COUNTS``; ``ACF_EXPECT`` is taken from them, since the test judges them together.
+    Processes inherit ``ACF_COUNTS``, which names ``file``; ``ACF_EXPECT`` is taken from them, since the test judges
+    them together.
     """
     from pytest_compileiq.ship import usage
 
-    file = tmp_path / "acf-counts.jsonl"
     monkeypatch.setenv("ACF_COUNTS", str(file))
     monkeypatch.delenv("ACF_EXPECT", raising=False)
     before = {counts.process: counts for counts in usage.of_this_process()}
@@ -57,8 +55,6 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Judge the run by ``ACF_EXPECT``, the processes of xdist together; an exit status of its own stands."""
     config, expected = session.config, os.environ.get("ACF_EXPECT", "")
-    if not expected and not os.environ.get("ACF_COUNTS"):
-        return
     import msgspec
 
     from pytest_compileiq.ship import usage

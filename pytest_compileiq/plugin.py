@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
     from pytest_compileiq.config import Settings
     from pytest_compileiq.session import Session
     from pytest_compileiq.workers.worker_plugin import WorkerPlugin
@@ -26,12 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the settings, and listen to reports; another module asks what a run has in use."""
-    from pytest_compileiq import expect
+    """Check the settings, and listen to reports."""
     from pytest_compileiq.config import MARKER_ARGUMENTS
     from pytest_compileiq.options import read_settings
 
-    config.pluginmanager.register(expect, "compileiq-expect")
+    if os.environ.get("ACF_EXPECT") or os.environ.get("ACF_COUNTS"):
+        from pytest_compileiq import expect
+
+        config.pluginmanager.register(expect, "compileiq-expect")
     config.addinivalue_line(
         "markers",
         f"tune(toolchain, *, {', '.join(MARKER_ARGUMENTS)}): search this benchmark's compiler controls with --tune, "
@@ -48,6 +53,14 @@ def acf() -> Any:
     from pytest_compileiq.benchmark.fixture import Unusable
 
     return Unusable()
+
+
+@pytest.fixture
+def acf_expect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Fails the test unless shipped artifacts, all or those named, were applied in it or in a process it started."""
+    from pytest_compileiq.expect import expectation
+
+    return expectation(tmp_path / "acf-counts.jsonl", monkeypatch)
 
 
 @pytest.hookimpl(trylast=True)
@@ -164,19 +177,8 @@ class _Reports:
 
 def pytest_terminal_summary(config: pytest.Config) -> None:
     """Print one line per artifact, what was not checked, then the remedies."""
-    session = config.stash.get(_SESSION, None)
-    if session is None:
-        return
-    from pytest_compileiq.report.terminal import summary_lines
-    from pytest_compileiq.system.printing import Terminal
-
-    terminal = Terminal(config)
-    shown = config.option.tbstyle not in ("no", "line")  # a failure in one line is cut off
-    lines = list(summary_lines(session.report, failures_shown=shown))
-    if lines:
-        terminal.section("acf")
-    for text, markup in lines:
-        terminal.say(text, **markup)
+    if _SESSION in config.stash:
+        config.stash[_SESSION].print_summary()
 
 
 @pytest.hookimpl(tryfirst=True)

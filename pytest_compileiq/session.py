@@ -312,6 +312,18 @@ class Session:
             return False
         return True
 
+    def print_summary(self) -> None:
+        """Print one line per artifact, what was not checked, then the remedies."""
+        from pytest_compileiq.report.terminal import summary_lines
+
+        terminal = Terminal(self.config)
+        shown = self.config.option.tbstyle not in ("no", "line")  # a failure in one line is cut off
+        lines = list(summary_lines(self.report, failures_shown=shown))
+        if lines:
+            terminal.section("acf")
+        for text, markup in lines:
+            terminal.say(text, **markup)
+
     def _tell_github(self) -> None:
         """Mark the tests' lines, and add to the job summary."""
         from pytest_compileiq.report.markdown import annotation_lines, summary_text  # with all that acf diff says

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_compileiq.config import Settings
 from pytest_compileiq.options import read_settings
+from pytest_compileiq.testing.fakes import fake_settings
 
 
 class Configured:
@@ -25,6 +27,11 @@ class Configured:
 )
 def test_clocks_are_locked_at_the_base_or_at_a_number_of_megahertz(pytestconfig, value, setting):
     assert read_settings(Configured(pytestconfig, acf_lock_clocks=value)).lock_clocks == setting
+
+
+def test_every_setting_that_is_declared_is_read_and_no_other(pytestconfig, tmp_path):
+    for settings in (read_settings(pytestconfig), fake_settings(tmp_path)):
+        assert set(vars(settings)) == set(Settings.__annotations__)
 
 
 def test_clocks_come_as_they_come_unless_told(pytestconfig):
