@@ -412,13 +412,14 @@ def play_cc(seed: int, say: Counter[str], folder: Path, *, compiler: str) -> Non
 
 
 def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
-    """One schedule with nvcc, for one architecture or two, whose source includes by macros' names too."""
+    """One schedule with nvcc, for one architecture or two, with host code or without; it includes by macros too."""
     root = folder / f"nvcc{seed}"
     root.mkdir()
     (root / "k.cu").write_text('#define V 9\n#define ASKS(x) __has_include(x)\n#include "kernel.c"\n')
     rng = Random(seed)
     arch = rng.choice(("sm_90a", ["sm_80", "sm_90a"]))
-    toolchain = Nvcc("k.cu", arch=arch, output="cubin", flags="-O1 -Ifirst -Isecond -isystem third")
+    output = rng.choice(("cubin", "library"))
+    toolchain = Nvcc("k.cu", arch=arch, output=output, flags="-O1 -Ifirst -Isecond -isystem third")
 
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))
@@ -428,12 +429,12 @@ def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
         guard = f"IN_{name.replace('.', '_')}"
         return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked, of_one))}\n#endif"
 
-    kernel = 'extern "C" __global__ void kernel(int *x) {{ *x = 10 * V + {}; }}'.format
+    kernel = 'extern "C" __global__ void kernel(int *x) {{ *x = 10 * V + {0}; }} int host() {{ return 10 * V + {0}; }}'
     before = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
     try:
         Schedule(
             root, rng, lambda: resolve_nvcc(toolchain, Place(root, root)), include, say, [sets_a_variable] * 3,
-            value="#undef V\n#define V {}".format, kernel=kernel,
+            value="#undef V\n#define V {}".format, kernel=kernel.format,
         ).run()  # fmt: skip
     finally:
         for name in VARIABLES:

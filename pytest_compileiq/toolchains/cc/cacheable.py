@@ -71,7 +71,7 @@ def _expanded(program: str, language: str, _environment: tuple[tuple[str, str], 
 
 
 @lru_cache(maxsize=64)
-def _inputs(of: Installation) -> Inputs:
+def installed_inputs(of: Installation) -> Inputs:
     """All that it reads and looks for, whatever the source."""
     answer = ask([of.program, *of.flags, "-print-search-dirs"], cwd=Path(of.rootdir)).output
     told = {
@@ -178,7 +178,7 @@ class CcBuild(CacheableBuild, frozen=True):
         own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
             here = Installation(program, self.flags.link, self.flags.libraries, environment, str(self.rootdir))
-            asked_for, others = _inputs(here).parted(partial(_is_below, directories=own_directories))
+            asked_for, others = installed_inputs(here).parted(partial(_is_below, directories=own_directories))
             own, installed = own | asked_for, installed | others
         for words, source in self.compilations:
             standard = _standard_directories(words[0], _language(source))

@@ -1,4 +1,4 @@
-"""The inputs of builds by ptxas, and of cubins by nvcc, for the build cache.
+"""The inputs of builds by ptxas and by nvcc, for the build cache.
 
 nvcc says itself what it would run: the host's preprocessor, cicc, and ptxas. The preprocessor is run each time the
 cache is asked, and the digest of what it makes is part of the key, as in ccache's preprocessor mode. So no header has
@@ -29,9 +29,19 @@ from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.toolchains.base import CacheableBuild
 from pytest_compileiq.toolchains.cc.cacheable import expect_a_binary
+from pytest_compileiq.toolchains.cc.includes import expect_modelled
 from pytest_compileiq.toolchains.environment import keyed_environment
-from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in, prerequisites
+from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Dryrun
+from pytest_compileiq.toolchains.nvidia.host_half import (
+    STAND_IN,
+    files_of,
+    host_inputs,
+    is_of_host,
+    preprocessing,
+    reads_no_more,
+    write_stand_ins,
+)
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, in_one_word
 from pytest_compileiq.toolchains.steps import Commands, asked_everywhere
 
@@ -53,12 +63,14 @@ _OF_NVCC = re.compile(
 )
 
 
-def expect_modelled_by(compiler: Literal["nvcc", "ptxas"], words: Iterable[str]) -> None:
-    """Have every option among ``words`` of its command be one that is modelled."""
+def expect_modelled_by(compiler: Literal["nvcc", "ptxas"], words: Iterable[str], *, with_host: bool = False) -> None:
+    """Have every option among ``words`` of its command be one that is modelled, ``with_host``'s compiler or without."""
     is_modelled, words = (_is_of_nvcc, in_one_word(words)) if compiler == "nvcc" else (_is_of_ptxas, words)
     for word in words:
         if not is_modelled(word):
             raise NotModelled(f"{word[:100]} is not modelled")
+        if with_host and (handed_on := re.fullmatch(r"-(?:Xcompiler|-compiler-options)=(.*)", word, re.DOTALL)):
+            expect_modelled(handed_on[1].split(","))
 
 
 def _is_of_nvcc(word: str) -> bool:
@@ -76,8 +88,8 @@ _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _RULES = "read-{}.d"
 _PREPROCESSES = re.compile(r".* -E -x c\+\+ .* -o ").match
-# What reads no other file than these texts, or what is made of them; fatbinary makes one file of several cubins.
-_OF_CUBINS = re.compile(r'.* -E -x c\+\+ .* -o |"\$CICC_PATH/cicc" |ptxas |fatbinary ').match
+# These read no other files than such texts and what is made of them, and nvlink libraries.
+_OF_DEVICE = re.compile(r'"\$CICC_PATH/cicc" |(?:cudafe\+\+|ptxas|nvlink|fatbinary|rm) ').match
 
 
 class PtxasBuild(CacheableBuild, frozen=True):
@@ -103,8 +115,8 @@ class PtxasBuild(CacheableBuild, frozen=True):
         return ptx, _started([self.command[0]], keyed_environment(), self.rootdir)
 
 
-class CubinBuild(CacheableBuild, frozen=True):
-    """One build of cubins by nvcc."""
+class NvccInputs(CacheableBuild, frozen=True):
+    """One build by nvcc."""
 
     program: str  # nvcc
     listing: Dryrun  # what it would run
@@ -126,11 +138,11 @@ class CubinBuild(CacheableBuild, frozen=True):
         controls: ControlsFile | None,
         is_own: Callable[[Path], bool],
         rootdir: Path,
-    ) -> CubinBuild:
+    ) -> NvccInputs:
         """Preprocess a source as ``command``, by the folder to build in, would.
 
         Raises:
-            NotModelled: nvcc would run something else than the preprocessor, cicc and ptxas, or refuses the source.
+            NotModelled: nvcc would run a program that is not modelled, or refuses the source.
         """
         with tempfile.TemporaryDirectory() as directory:
             folder = Path(os.path.realpath(directory))
@@ -138,19 +150,18 @@ class CubinBuild(CacheableBuild, frozen=True):
             try:
                 listing = _listing_and_texts(argv, folder, rootdir)
                 texts = {path.name: path.read_bytes() for path in folder.glob("*.ii")}
-                rules = [path.read_text("utf-8", "surrogateescape") for path in folder.glob(_RULES.format("*"))]
+                read = [files_of(path, rootdir) for path in folder.glob(_RULES.format("*"))]
             except (BuildError, OSError) as error:
                 raise NotModelled(f"the preprocessor is not understood: {error}") from error
-            if len(rules) != len(texts):  # another preprocessor than gcc's writes no rules
-                raise NotModelled("the preprocessor is not understood: it does not say what it reads")
+            if len(read) != len(texts):  # another preprocessor than gcc's writes no rules
+                raise NotModelled("the preprocessor is not understood: it lists no files")
             if any(map(_UNFINISHED.search, texts.values())):
                 raise NotModelled("the preprocessor leaves something for the compiler to read")
-            read = {os.path.realpath(join(rootdir, name)) for rule in rules for name in prerequisites(rule)}
             return cls(
                 program=argv[0],
                 listing=listing,
                 texts={name: _digest_of(text, folder, rootdir) for name, text in sorted(texts.items())},
-                read=frozenset(path for path in read if not Path(path).is_relative_to(folder)),
+                read=frozenset(path for path in set().union(*read) if not Path(path).is_relative_to(folder)),
                 names=tuple(names),
                 cubins=tuple(cubins),
                 controls=controls,
@@ -171,7 +182,7 @@ class CubinBuild(CacheableBuild, frozen=True):
         own, others = Inputs(self.read).parted(lambda path: self.is_own(Path(path)))
         directories = [self._environment.get("CICC_PATH", ""), *listed("PATH", self._environment, str(self.rootdir))]
         words = [shlex.split(command) for command in self._commands]
-        tools = sorted({Path(program).name for program, *_ in words})
+        tools = sorted({Path(shlex.split(line)[0]).name for line in filter(_OF_DEVICE, self._commands)} - {"rm"})
         found = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in tools]
         if None in found:
             raise NotModelled("nvcc names a program that is not found")
@@ -180,7 +191,7 @@ class CubinBuild(CacheableBuild, frozen=True):
         paths = (join(self.rootdir, word.partition("=")[2] or word) for command in words for word in command)
         named = Inputs(frozenset(path for path in paths if HERE not in path and Path(path).is_file()))
         looked_at = looked_for_in(directories, tools) | _started(programs, self._environment, self.rootdir)
-        return own, others | named | looked_at
+        return own, others | named | looked_at | host_inputs(self._commands, self._environment, self.rootdir)
 
     def also_loaded(self, built: BuildResult) -> Sequence[Path]:
         return [built.path.parent / name for name in self.cubins]
@@ -191,14 +202,15 @@ class CubinBuild(CacheableBuild, frozen=True):
             return all(
                 _digest_of((folder / name).read_bytes(), folder, self.rootdir) == sha256
                 for name, sha256 in self.texts.items()
-            )
-        except OSError:
+                if not name.endswith(STAND_IN)
+            ) and reads_no_more(self.listing, _commands_in(folder, self.rootdir), self.read)
+        except (BuildError, OSError):
             return False
 
     @property
     def _commands(self) -> Sequence[str]:
         """Those that read the preprocessed texts, or what they make of them."""
-        return [command for command in (*self.listing.before, *self.listing.behind) if not _PREPROCESSES(command)]
+        return [command for command in self.listing.commands if not _PREPROCESSES(command)]
 
     @property
     def _environment(self) -> Mapping[str, str]:
@@ -207,16 +219,24 @@ class CubinBuild(CacheableBuild, frozen=True):
 
 def _listing_and_texts(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryrun:
     """nvcc's dry run, with its preprocessor run in ``folder``, where rules list the files that each run of it read."""
-    commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
+    commands = _commands_in(folder, rootdir)
     listing = Dryrun.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
-    if not listing or not all(map(_OF_CUBINS, (*listing.before, *listing.behind))):
-        raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
+    if listing is None:
+        raise NotModelled("nvcc lists no command of ptxas")
+    for line in listing.commands:
+        if not (_PREPROCESSES(line) or _OF_DEVICE(line) or is_of_host(line)):
+            raise NotModelled(f"nvcc runs {line.partition(' ')[0]}, which is not modelled")
+    write_stand_ins(listing.commands, folder)
+    texts = [text for line in listing.commands if (text := line if _PREPROCESSES(line) else preprocessing(line))]
+    listed = [f'{text} -MD -MF "{HERE}/{_RULES.format(number)}"' for number, text in enumerate(texts)]
     script = folder / "preprocess.sh"
-    preprocesses = filter(_PREPROCESSES, listing.before)
-    lines = [f'{line} -MD -MF "{HERE}/{_RULES.format(number)}"' for number, line in enumerate(preprocesses)]
-    script.write_text(listing.script(lines, folder), encoding="utf-8")
+    script.write_text(listing.script(listed, folder), encoding="utf-8")
     commands.run(["/bin/sh", "-e", str(script)], "the source")
     return listing
+
+
+def _commands_in(folder: Path, rootdir: Path) -> Commands:
+    return Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip)
 
 
 def _digest_of(text: bytes, folder: Path, rootdir: Path) -> str:

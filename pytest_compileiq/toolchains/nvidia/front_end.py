@@ -68,6 +68,11 @@ class Dryrun:
         return cls(environment, tuple(before), (*ptxas, *commands[last + 1 :]))
 
     @property
+    def commands(self) -> tuple[str, ...]:
+        """All of them."""
+        return *self.before, *self.behind
+
+    @property
     def name(self) -> str:
         """Equal for the same commands before ptxas, in the same environment."""
         return sha256_hex(repr((sorted(self.environment.items()), self.before)).encode())

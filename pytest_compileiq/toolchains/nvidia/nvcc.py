@@ -28,7 +28,6 @@ from pytest_compileiq.model import (
     Target,
     sha256_hex,
 )
-from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.clock import capability
@@ -41,7 +40,7 @@ from pytest_compileiq.toolchains.inputs import portable
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, by_flags, by_operations, contraction, entries_of
-from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, expect_modelled_by
+from pytest_compileiq.toolchains.nvidia.cacheable import NvccInputs, expect_modelled_by
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compiled, FrontEnds, NvccBuild
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
@@ -242,15 +241,13 @@ class NvccBuilder(NvidiaBuilder):
             return out_dir / f"{Path(self.source).stem}.{arch.replace('sm_', 'compute_')}.cubin"
         return out_dir / (_NAME_OF_OUTPUT["cubin"] if self.output == "cubin" else f"{Path(self.source).stem}.cubin")
 
-    def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
-        if self.output != "cubin":
-            raise NotModelled(f"builds of output={self.output!r} by nvcc are not modelled")
+    def cacheable(self, controls: ControlsFile | None) -> NvccInputs:
         options = NVCC.words(controls.knobs) if controls else ()
-        expect_modelled_by("nvcc", (*self.words, *options))
-        return CubinBuild.preprocessed(
+        expect_modelled_by("nvcc", (*self.words, *options), with_host=self.output != "cubin")
+        return NvccInputs.preprocessed(
             partial(self._command, controls),
             names=(*self.kernels.recorded, self.source, self.architecture),
-            cubins=[self._cubin(Path(), arch).name for arch in self.architectures],
+            cubins=[self._cubin(Path(), arch).name for arch in self.architectures if self.output == "cubin"],
             controls=controls,
             is_own=self._reader.is_own,
             rootdir=self.rootdir,

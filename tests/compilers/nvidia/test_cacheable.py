@@ -11,7 +11,8 @@ from msgspec import structs
 
 from bench.build_cache import through
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
-from pytest_compileiq.model import BuildResult, Candidate
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import HOST, BuildResult, Candidate
 from pytest_compileiq.rules.build_key import NotModelled, key_of
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.seen_files import SeenFiles
@@ -119,6 +120,67 @@ def test_several_architectures_are_kept_with_the_cubin_of_each(root):
     assert "fatbinary" in {Path(path).name for path in both.cacheable(None).inputs()[1].files}
 
 
+HOST_CODE = """\
+extern "C" void run(float *x) { scale<<<1, 32>>>(x); }
+int main(int count, char **words) { return count - 1; }
+"""
+
+
+@needs.nvcc
+@pytest.mark.parametrize("output", ["library", "executable"])
+def test_host_code_is_kept_with_what_gcc_and_the_linker_read(root, output):
+    write_files(root, {"k.cu": SOURCE + HOST_CODE})
+    (root / "made").mkdir()
+    of = nvcc(root, output=output)
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    made, _ = through(builds, of, root / "made", lambda: of.build(None, root / "made", timeout_s=ENOUGH_S))
+    found, _ = through(builds, of, root / "found", pytest.fail)
+    assert found.cached and (found.code, found.metrics, found.log) == (made.code, made.metrics, made.log)
+    assert HOST in found.code
+    assert found.path.read_bytes() == made.path.read_bytes()
+    own, installed = of.cacheable(None).inputs()
+    assert own.files == {str(root / "k.cu"), str(root / "second/scale.h")}
+    names = {Path(path).name for path in installed.files}
+    assert {"cudafe++", "nvlink", "cc1plus", "ld", "libcudadevrt.a", "libcudart_static.a", "host_runtime.h"} <= names
+    keys = [key(of), key(nvcc(root)), key(nvcc(root, output=output, flags=f"{FLAGS} -Xcompiler=-fno-builtin"))]
+    write_files(root, {"first/crt/host_runtime.h": "#include_next <crt/host_runtime.h>\nstatic int more;\n"})
+    keys.append(key(of))  # before CUDA's own, in code that nvcc generates
+    write_files(root, {"k.cu": SOURCE + HOST_CODE.replace("count - 1", "count - 2")})
+    keys.append(key(of))
+    assert len(set(keys)) == len(keys)
+
+
+@needs.nvcc
+def test_another_host_compiler_before_the_one_that_was_found_ends_an_entry(root, monkeypatch):
+    write_files(root, {"k.cu": SOURCE + HOST_CODE})
+    for name in ("made", "bin"):
+        (root / name).mkdir()
+    monkeypatch.setenv("PATH", f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    of = nvcc(root, output="library")
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    through(builds, of, root / "made", lambda: of.build(None, root / "made", timeout_s=ENOUGH_S))
+    assert len(BuildCache(root).stored()) == 1
+    (root / "bin/g++").write_text("#!/bin/sh\nexit 1\n")
+    (root / "bin/g++").chmod(0o755)
+    with pytest.raises(BuildError):
+        through(
+            CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0)), of, root / "other",
+            lambda: of.build(None, root / "other", timeout_s=ENOUGH_S),
+        )  # fmt: skip
+
+
+@needs.nvcc
+def test_host_code_whose_assembler_reads_a_file_is_built_and_not_kept(root):
+    assembly = 'asm(".inc" "bin \\"data\\"");'
+    write_files(root, {"k.cu": SOURCE + HOST_CODE + assembly + "\n", "data": "one"})
+    (root / "made").mkdir()
+    of = nvcc(root, output="library")
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    made, _ = through(builds, of, root / "made", lambda: of.build(None, root / "made", timeout_s=ENOUGH_S))
+    assert made.path.is_file()
+    assert BuildCache(root).stored() == []
+
+
 @needs.nvcc
 def test_what_cicc_does_not_get_leaves_the_key_as_it_is(root):
     before = nvcc(root).cacheable(None)
@@ -172,8 +234,8 @@ def test_a_build_gets_the_variables_that_are_listed_whether_it_has_a_key_or_not(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"output": "library"}, "builds of output='library' by nvcc are not modelled"),
-        ({"output": "executable"}, "builds of output='executable' by nvcc are not modelled"),
+        ({"output": "library", "flags": f"{FLAGS} -Xcompiler=-flto"}, "-flto is not modelled"),
+        ({"output": "executable", "flags": f"{FLAGS} -Xcompiler=-O1,-B."}, "-B. is not modelled"),
         ({"flags": f"{FLAGS} -rdc=true"}, "-rdc=true is not modelled"),
         ({"flags": "-O3"}, "k.cu.*scale.h: No such file"),
         ({"source": "raw.cu"}, "leaves something for the compiler to read"),

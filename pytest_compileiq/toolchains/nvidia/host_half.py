@@ -1,0 +1,103 @@
+"""What gcc compiles and links of a library or program by nvcc, for the build cache.
+
+nvcc hands gcc sources that it generates. Behind a text that is preprocessed already they include CUDA's headers of
+launches alone, which a stand-in for each source includes too: so they are known before there is a source. That gcc has
+read no others, and its assembler no file at all, is seen behind the build.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from posixpath import join
+
+from pytest_compileiq.rules.build_key import Inputs, NotModelled
+from pytest_compileiq.toolchains.cc.cacheable import Installation, expect_driver, installed_inputs
+from pytest_compileiq.toolchains.cc.compiler import identify
+from pytest_compileiq.toolchains.cc.includes import why_it_may_read_a_file
+from pytest_compileiq.toolchains.inputs import listed, looked_for_in, prerequisites
+from pytest_compileiq.toolchains.nvidia.front_end import HERE, Dryrun
+from pytest_compileiq.toolchains.steps import Commands
+
+STAND_IN = ".stand-in.ii"  # behind the name of an object, the text of its source's stand-in
+_COMPILES = re.compile(r"(\S+ .*)-c -x c\+\+ (.*) -o \"([^\"]+)\" *")
+_LINKS = " -Wl,--start-group "
+_GENERATED = re.compile(HERE + r'/([^"\\]+(?:\.cudafe1\.cpp|\.reg\.c|\.fatbin\.c))')
+# The first defines a macro by which the second includes more.
+_INCLUDES = """\
+#define __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
+#include "crt/host_runtime.h"
+#include "crt/host_runtime.h"
+#include "fatbinary_section.h"
+"""
+
+
+def preprocessing(command: str) -> str | None:
+    """gcc's command for an object as one that preprocesses the stand-in for its source; None for another command."""
+    compiles = _COMPILES.fullmatch(command)
+    return f'{compiles[1]}-E -x c++ {compiles[2]} -o "{compiles[3]}{STAND_IN}"' if compiles else None
+
+
+def is_of_host(command: str) -> bool:
+    """Whether a command is one of the host's compiler or linker."""
+    return _LINKS in command or _COMPILES.fullmatch(command) is not None
+
+
+def write_stand_ins(commands: Iterable[str], folder: Path) -> None:
+    """Write a stand-in for every source that the ``commands`` name in the ``folder`` of a build."""
+    for name in {name for command in commands for name in _GENERATED.findall(command)}:
+        (folder / name).write_text(_INCLUDES if name.endswith(".cpp") else "", encoding="utf-8")
+
+
+def host_inputs(commands: Iterable[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
+    """What gcc, its linker and nvlink read of this machine for ``commands``, whatever the source."""
+    inputs = Inputs()
+    for words in map(shlex.split, filter(is_of_host, commands)):
+        program = shutil.which(words[0], path=environment.get("PATH"))
+        if program is None:
+            raise NotModelled(f"nvcc names {words[0]}, which is not found")
+        expect_driver(program)
+        if (found := identify(program)).name != "gcc" or found.machine != "x86-64":
+            raise NotModelled(f"nvcc has {program} compile host code: gcc for x86-64 alone is modelled")
+        flags, libraries = _linked_with(words)
+        installation = Installation(program, flags, libraries, tuple(sorted(environment.items())), str(rootdir))
+        archives = {f"lib{word[2:]}.a" for word in libraries if word.startswith("-l")}  # nvlink reads no others
+        directories = [join(rootdir, word[2:]) for word in libraries if word.startswith("-L")]
+        inputs |= installed_inputs(installation) | looked_for_in(directories, archives)
+        inputs |= looked_for_in(listed("PATH", environment, str(rootdir)), {words[0]})
+    return inputs
+
+
+def _linked_with(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags and libraries of a command that links; of one that compiles, none."""
+    if _LINKS.strip() not in words:
+        return (), ()
+    flags = words[1 : words.index(_LINKS.strip())]
+    more = ("-shared",) if "-shared" in words else ()
+    return (*flags, *more), tuple(word for word in words if word.startswith(("-L", "-l")))
+
+
+def reads_no_more(listing: Dryrun, commands: Commands, known: Collection[str]) -> bool:
+    """Whether gcc reads, of what a build has left, nothing but ``known`` files, and its assembler no file at all."""
+    folder, place = commands.out_dir, os.path.realpath(commands.out_dir)
+    for number, compiles in enumerate(filter(None, map(_COMPILES.fullmatch, listing.commands))):
+        assembly, rules, script = (folder / f"host-{number}.{suffix}" for suffix in ("s", "d", "sh"))
+        line = f'{compiles[1]}-S -MD -MF "{HERE}/{rules.name}" -x c++ {compiles[2]} -o "{HERE}/{assembly.name}"'
+        script.write_text(listing.script([line], folder), encoding="utf-8")
+        commands.run(["/bin/sh", "-e", str(script)], "the host's code")
+        read = files_of(rules, commands.rootdir)
+        if not all(path in known or Path(path).is_relative_to(place) for path in read):
+            return False
+        if why_it_may_read_a_file(assembly.read_bytes()):
+            return False
+    return True
+
+
+def files_of(rules: Path, rootdir: Path) -> set[str]:
+    """The files that gcc's ``rules`` for make name."""
+    names = prerequisites(rules.read_text("utf-8", "surrogateescape"))
+    return {os.path.realpath(join(rootdir, name)) for name in names}
