@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pytest_compileiq.capture.inside.compared_calls import relative_difference
+from pytest_compileiq.capture.inside import compared_calls
+from pytest_compileiq.capture.inside.compared_calls import CallInput, relative_difference
 
 VALUES = st.floats(-(2.0**90), 2.0**90, width=32)
 
@@ -40,3 +42,14 @@ def test_it_is_the_largest_difference_over_the_largest_value(data, dtype, count)
 )
 def test_what_is_no_float_differs_in_any_bit_and_nan_equals_nan(got, wanted, dtype, apart):
     assert relative_difference(got.tobytes(), wanted.tobytes(), dtype) == apart
+
+
+def test_only_what_a_call_has_changed_is_written_back(monkeypatch):
+    """What a call only reads may lie in memory that nobody may write."""
+    held = b"same", b"left"
+    given = CallInput.__new__(CallInput)
+    given.regions = [SimpleNamespace(start=at, size=4, read=lambda at=at: held[at]) for at in range(2)]
+    written = []
+    monkeypatch.setattr(compared_calls.ctypes, "memmove", lambda *arguments: written.append(arguments))
+    given.put([b"same", b"were"])
+    assert written == [(1, b"were", 4)]

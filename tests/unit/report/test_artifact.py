@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_compileiq.artifact import CodePair, CodeTable, CompilerTable, FingerprintTable
-from pytest_compileiq.report.artifact import artifact_lines
+from pytest_compileiq.model import Licence
+from pytest_compileiq.reduction import Without
+from pytest_compileiq.report.artifact import artifact_lines, entry_texts, in_effect_text
 from pytest_compileiq.report.committed import ChartedArtifact
 from pytest_compileiq.report.html.page import render_page
+from pytest_compileiq.rules.classes import Classed
 from tests.unit.artifacts import make_artifact
 from tests.unit.report.pages import make_run
 
@@ -36,3 +41,21 @@ def test_a_page_tells_a_long_symbol_by_its_name_too():
     page = render_page(report, dict.fromkeys(committed, long), {"Python": "3"}, title="t")
     assert "launch&lt;Gemm&lt;…&gt; &gt;#" in page
     assert LONG not in page
+
+
+def test_classes_are_told_in_effect_where_a_licence_widens_them():
+    classed = Classed({"value-safe": ("-O2",)})
+    assert in_effect_text(classed, ()) == "value-safe"
+    licence = Licence("contraction", "relaxed-maths", "k.c:3", "-ffp-contract=off")
+    assert in_effect_text(classed, [licence]) == "value-safe; in effect relaxed-maths"
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"), [(0.1, "10.0% of its magnitude higher"), (-0.1, "10.0% of its magnitude lower")]
+)
+def test_a_loss_by_share_is_told_by_its_direction(loss, told):
+    entry = Without(
+        knobs=("-fa",), standing="measured", objective="error", direction="minimize", by_share=True,
+        losses=(loss, loss), loss=loss, low=loss - 0.01, high=loss + 0.01,
+    )  # fmt: skip
+    assert entry_texts(entry) == (f"error: {told}", f"{loss - 0.01:.1%} to {loss + 0.01:.1%}")
