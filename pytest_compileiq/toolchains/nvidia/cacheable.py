@@ -64,7 +64,7 @@ _OF_NVCC = re.compile(
 
 
 def expect_modelled_by(compiler: Literal["nvcc", "ptxas"], words: Iterable[str], *, with_host: bool = False) -> None:
-    """Have every option among ``words`` of its command be one that is modelled, ``with_host``'s compiler or without."""
+    """Have each option among ``words`` of its command be modelled; ``with_host``, also those of the host's compiler."""
     is_modelled, words = (_is_of_nvcc, in_one_word(words)) if compiler == "nvcc" else (_is_of_ptxas, words)
     for word in words:
         if not is_modelled(word):
