@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from subprocess import CalledProcessError
+
 import pytest
 
 from pytest_compileiq.errors import NotAsked
-from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, listed_files, revision
+from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, listed_files, not_asked, revision
 from tests.repository import git
 
 
@@ -91,3 +93,10 @@ def test_no_repository_and_no_commit_are_not_errors(tmp_path):
     assert commits_touching(tmp_path, ["k.c"], "1" * 40) == []
     git(tmp_path, "init", "-q")
     assert revision(tmp_path, ["k.c"]) == Revision(None, None)
+
+
+def test_an_error_of_git_is_told_in_its_own_words(repository):
+    error = CalledProcessError(128, "git log", stderr="stderr: 'fatal: bad object HEAD'")
+    assert str(not_asked(repository, error)) == f"git cannot be asked about {repository}: bad object HEAD"
+    (repository / ".git/HEAD").write_text("neither a branch nor a commit\n")
+    assert "not a git repository" in str(not_asked(repository, error))
