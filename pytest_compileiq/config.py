@@ -1,6 +1,6 @@
 """What a run was told: its settings and budgets, as values.
 
-No class here has generated methods, which every run of pytest would wait for: it imports this module.
+Every run of pytest imports this module: its classes have no generated methods, which take time to make.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from pytest_compileiq.errors import UserError
 
@@ -67,8 +66,8 @@ class Budget(NamedTuple):
         return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
-class Settings(SimpleNamespace):
-    """The command line and the ini file, checked. Nobody changes them."""
+class Settings:
+    """The command line and the ini file, checked; frozen."""
 
     tune: bool
     new_only: bool
@@ -102,6 +101,12 @@ class Settings(SimpleNamespace):
     arms: Path | None
     adopt: bool
     rootdir: Path
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"settings are frozen: {name}")
 
 
 def parse_budget(

@@ -258,6 +258,6 @@ def _cores() -> int:
 
 
 def _wrong(message: str) -> BaseException:
-    from pytest_compileiq.system.printing import wrong_usage  # nothing else here prints
+    from pytest_compileiq.system.printing import wrong_usage  # only on the way to an error
 
     return wrong_usage(message)

@@ -32,6 +32,8 @@ def test_clocks_are_locked_at_the_base_or_at_a_number_of_megahertz(pytestconfig,
 def test_every_setting_that_is_declared_is_read_and_no_other(pytestconfig, tmp_path):
     for settings in (read_settings(pytestconfig), fake_settings(tmp_path)):
         assert set(vars(settings)) == set(Settings.__annotations__)
+        with pytest.raises(AttributeError, match="settings are frozen: seed"):
+            settings.seed = 1
 
 
 def test_clocks_come_as_they_come_unless_told(pytestconfig):
