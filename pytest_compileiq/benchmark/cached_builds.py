@@ -98,12 +98,12 @@ class CachedBuilds(Struct):
             inputs = build.inputs()
         except NotModelled as reason:
             return NewBuild(make(), None, str(reason))
-        built, entry = self._made(build, inputs, builder, controls, make)
+        new, entry = self._made(build, inputs, builder, controls, make)
         if cached is not None:
-            self._expect_the_same(cached, built)
+            self._expect_the_same(cached, new.built)
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
-        return NewBuild(built, entry.sources if entry else None)
+        return new
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""
@@ -117,7 +117,7 @@ class CachedBuilds(Struct):
         builder: Builder,
         controls: ControlsFile | None,
         make: Callable[[], BuildResult],
-    ) -> tuple[BuildResult, CacheEntry | None]:
+    ) -> tuple[NewBuild, CacheEntry | None]:
         """A new build, and what may be kept of it."""
         own, installed = inputs
         # Looked up before the build and behind it: nothing is kept if an input changed meanwhile.
@@ -127,15 +127,18 @@ class CachedBuilds(Struct):
         sources = dict(builder.sources() if controls is None else builder.sources_with(controls))
         is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
         is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
-        is_as_asked = build.is_of(built)
+        try:
+            is_as_asked = build.is_of(built)
+        except NotModelled as reason:
+            return NewBuild(built, None, str(reason)), None
         is_one = is_as_asked and _inputs_of(build) == inputs and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
         )
         if not (is_all_known and is_of_these and is_one and has_settled and self._are_absent(own | installed)):
-            return built, None
+            return NewBuild(built, None), None
         contents = {path.name: path.read_bytes() for path in (built.path, *build.also_loaded(built))}
-        return built, CacheEntry(
+        return NewBuild(built, sources), CacheEntry(
             files=known,
             absent=_in_order(own.absent),
             installed=Installed(as_installed, _in_order(installed.absent)).encoded(),

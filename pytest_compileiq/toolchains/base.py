@@ -89,7 +89,11 @@ class CacheableBuild(Struct, frozen=True):
         return ()
 
     def is_of(self, _built: BuildResult) -> bool:
-        """Whether the build has read the same, where the question holds files that a part of it has read."""
+        """Whether the build has read the files that a part of it had read for the question.
+
+        Raises:
+            NotModelled: it has read others besides.
+        """
         return True
 
 

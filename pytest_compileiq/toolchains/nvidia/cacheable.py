@@ -35,11 +35,11 @@ from pytest_compileiq.toolchains.inputs import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Dryrun
 from pytest_compileiq.toolchains.nvidia.host_half import (
     STAND_IN,
+    expect_no_more_read,
     files_of,
     host_inputs,
     is_of_host,
     preprocessing,
-    reads_no_more,
     write_stand_ins,
 )
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS, in_one_word
@@ -88,7 +88,7 @@ _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _RULES = "read-{}.d"
 _PREPROCESSES = re.compile(r".* -E -x c\+\+ .* -o ").match
-# These read no other files than such texts and what is made of them, and nvlink libraries.
+# Programs that read the preprocessed texts and files made of them; nvlink reads libraries too.
 _OF_DEVICE = re.compile(r'"\$CICC_PATH/cicc" |(?:cudafe\+\+|ptxas|nvlink|fatbinary|rm) ').match
 
 
@@ -185,7 +185,7 @@ class NvccInputs(CacheableBuild, frozen=True):
         tools = sorted({Path(shlex.split(line)[0]).name for line in filter(_OF_DEVICE, self._commands)} - {"rm"})
         found = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in tools]
         if None in found:
-            raise NotModelled("nvcc names a program that is not found")
+            raise NotModelled(f"{tools[found.index(None)]}, run by nvcc, is not found")
         programs = [self.program, *filter(None, found)]
         # Files that commands name outside of the build's own folder, such as a library of device functions.
         paths = (join(self.rootdir, word.partition("=")[2] or word) for command in words for word in command)
@@ -199,17 +199,20 @@ class NvccInputs(CacheableBuild, frozen=True):
     def is_of(self, built: BuildResult) -> bool:
         folder = built.path.parent
         try:  # a header may have changed since the cache was asked
-            return all(
+            is_same = all(
                 _digest_of((folder / name).read_bytes(), folder, self.rootdir) == sha256
                 for name, sha256 in self.texts.items()
                 if not name.endswith(STAND_IN)
-            ) and reads_no_more(self.listing, _commands_in(folder, self.rootdir), self.read)
+            )
+            if is_same:
+                expect_no_more_read(self.listing, _commands_in(folder, self.rootdir), self.read)
         except (BuildError, OSError):
             return False
+        return is_same
 
     @property
     def _commands(self) -> Sequence[str]:
-        """Those that read the preprocessed texts, or what they make of them."""
+        """The commands behind the preprocessor."""
         return [command for command in self.listing.commands if not _PREPROCESSES(command)]
 
     @property
@@ -225,7 +228,7 @@ def _listing_and_texts(argv: Sequence[str], folder: Path, rootdir: Path) -> Dryr
         raise NotModelled("nvcc lists no command of ptxas")
     for line in listing.commands:
         if not (_PREPROCESSES(line) or _OF_DEVICE(line) or is_of_host(line)):
-            raise NotModelled(f"nvcc runs {line.partition(' ')[0]}, which is not modelled")
+            raise NotModelled(f"{line.partition(' ')[0]}, run by nvcc, is not modelled")
     write_stand_ins(listing.commands, folder)
     texts = [text for line in listing.commands if (text := line if _PREPROCESSES(line) else preprocessing(line))]
     listed = [f'{text} -MD -MF "{HERE}/{_RULES.format(number)}"' for number, text in enumerate(texts)]

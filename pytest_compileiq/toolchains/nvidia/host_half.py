@@ -1,8 +1,8 @@
-"""What gcc compiles and links of a library or program by nvcc, for the build cache.
+"""The inputs of host code in libraries and programs by nvcc, for the build cache.
 
-nvcc hands gcc sources that it generates. Behind a text that is preprocessed already they include CUDA's headers of
-launches alone, which a stand-in for each source includes too: so they are known before there is a source. That gcc has
-read no others, and its assembler no file at all, is seen behind the build.
+nvcc generates sources for gcc. Behind preprocessed text they include only CUDA's headers of launches. A stand-in for
+each source includes these too, so that they are known before the source exists. The finished build is compiled once
+more to assembly, which shows that gcc has read no other file, and its assembler none.
 """
 
 from __future__ import annotations
@@ -54,15 +54,19 @@ def write_stand_ins(commands: Iterable[str], folder: Path) -> None:
 
 
 def host_inputs(commands: Iterable[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
-    """What gcc, its linker and nvlink read of this machine for ``commands``, whatever the source."""
+    """Files of this machine that gcc, its linker and nvlink read for ``commands``, whatever the source.
+
+    Raises:
+        NotModelled: the host's compiler is not gcc for x86-64, or is not found.
+    """
     inputs = Inputs()
     for words in map(shlex.split, filter(is_of_host, commands)):
         program = shutil.which(words[0], path=environment.get("PATH"))
         if program is None:
-            raise NotModelled(f"nvcc names {words[0]}, which is not found")
+            raise NotModelled(f"{words[0]}, nvcc's host compiler, is not found")
         expect_driver(program)
         if (found := identify(program)).name != "gcc" or found.machine != "x86-64":
-            raise NotModelled(f"nvcc has {program} compile host code: gcc for x86-64 alone is modelled")
+            raise NotModelled(f"{program} is nvcc's host compiler: only gcc for x86-64 is modelled")
         flags, libraries = _linked_with(words)
         installation = Installation(program, flags, libraries, tuple(sorted(environment.items())), str(rootdir))
         archives = {f"lib{word[2:]}.a" for word in libraries if word.startswith("-l")}  # nvlink reads no others
@@ -81,20 +85,24 @@ def _linked_with(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]
     return (*flags, *more), tuple(word for word in words if word.startswith(("-L", "-l")))
 
 
-def reads_no_more(listing: Dryrun, commands: Commands, known: Collection[str]) -> bool:
-    """Whether gcc reads, of what a build has left, nothing but ``known`` files, and its assembler no file at all."""
+def expect_no_more_read(listing: Dryrun, commands: Commands, known: Collection[str]) -> None:
+    """Have gcc read, of the sources in a build's folder, only ``known`` files, and its assembler no file.
+
+    Raises:
+        NotModelled: it reads another file, which the message names.
+        BuildError: it refuses a source.
+    """
     folder, place = commands.out_dir, os.path.realpath(commands.out_dir)
     for number, compiles in enumerate(filter(None, map(_COMPILES.fullmatch, listing.commands))):
         assembly, rules, script = (folder / f"host-{number}.{suffix}" for suffix in ("s", "d", "sh"))
         line = f'{compiles[1]}-S -MD -MF "{HERE}/{rules.name}" -x c++ {compiles[2]} -o "{HERE}/{assembly.name}"'
         script.write_text(listing.script([line], folder), encoding="utf-8")
-        commands.run(["/bin/sh", "-e", str(script)], "the host's code")
-        read = files_of(rules, commands.rootdir)
-        if not all(path in known or Path(path).is_relative_to(place) for path in read):
-            return False
-        if why_it_may_read_a_file(assembly.read_bytes()):
-            return False
-    return True
+        commands.run(["/bin/sh", "-e", str(script)], "the host code")
+        for path in files_of(rules, commands.rootdir):
+            if path not in known and not Path(path).is_relative_to(place):
+                raise NotModelled(f"the host code reads {path}")
+        if said := why_it_may_read_a_file(assembly.read_bytes()):
+            raise NotModelled(f"the assembler of the host code gets {said}")
 
 
 def files_of(rules: Path, rootdir: Path) -> set[str]:

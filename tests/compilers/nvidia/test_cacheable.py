@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pytest_compileiq.rules.build_key import NotModelled, key_of
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.nvidia import host_half
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc, Ptxas
 from pytest_compileiq.toolchains.nvidia.nvcc import NvccBuilder
 from pytest_compileiq.toolchains.nvidia.nvcc import resolve as resolve_nvcc
@@ -176,8 +178,20 @@ def test_host_code_whose_assembler_reads_a_file_is_built_and_not_kept(root):
     (root / "made").mkdir()
     of = nvcc(root, output="library")
     builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
-    made, _ = through(builds, of, root / "made", lambda: of.build(None, root / "made", timeout_s=ENOUGH_S))
-    assert made.path.is_file()
+    made = builds.make(of, None, None, lambda: of.build(None, root / "made", timeout_s=ENOUGH_S))
+    assert made.built.path.is_file()
+    assert made.why_not_kept == 'the assembler of the host code gets .incbin "data"'
+    assert BuildCache(root).stored() == []
+
+
+@needs.nvcc
+def test_host_code_that_reads_an_unknown_header_is_built_and_not_kept(root, monkeypatch):
+    """As CUDA of another version may include one more."""
+    monkeypatch.setattr(host_half, "_INCLUDES", "")
+    write_files(root, {"k.cu": SOURCE + HOST_CODE})
+    of = nvcc(root, output="library")
+    made = CachedBuilds(BuildCache(root)).make(of, None, None, lambda: of.build(None, root / "m", timeout_s=ENOUGH_S))
+    assert re.fullmatch(r"the host code reads /.*\.h", made.why_not_kept or "")
     assert BuildCache(root).stored() == []
 
 

@@ -147,7 +147,7 @@ def test_cache_entry_of_no_year_is_a_miss(cache, entry, built_at):
         {"kernel.so": 20, "kernel.o": -5},
     ],
 )
-def test_an_entry_cannot_name_a_place_outside_the_build_nor_more_than_it_holds(cache, entry, sizes):
+def test_an_entry_names_no_other_place_and_no_other_size(cache, entry, sizes):
     cache.keep(KEY, replace(entry, sizes=sizes))
     assert found(cache) is None
 
