@@ -25,7 +25,7 @@ from pytest_compileiq.toolchains.steps import Commands
 
 STAND_IN = ".stand-in.ii"  # behind the name of an object, the text of its source's stand-in
 _COMPILES = re.compile(r"(\S+ .*)-c -x c\+\+ (.*) -o \"([^\"]+)\" *")
-_LINKS = " -Wl,--start-group "
+_GROUP = "-Wl,--start-group"  # nvcc puts all that it links into one
 _GENERATED = re.compile(HERE + r'/([^"\\]+(?:\.cudafe1\.cpp|\.reg\.c|\.fatbin\.c))')
 # The first defines a macro by which the second includes more.
 _INCLUDES = """\
@@ -44,7 +44,7 @@ def preprocessing(command: str) -> str | None:
 
 def is_of_host(command: str) -> bool:
     """Whether a command is one of the host's compiler or linker."""
-    return _LINKS in command or _COMPILES.fullmatch(command) is not None
+    return f" {_GROUP} " in command or _COMPILES.fullmatch(command) is not None
 
 
 def write_stand_ins(commands: Iterable[str], folder: Path) -> None:
@@ -78,9 +78,9 @@ def host_inputs(commands: Iterable[str], environment: Mapping[str, str], rootdir
 
 def _linked_with(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Flags and libraries of a command that links; of one that compiles, none."""
-    if _LINKS.strip() not in words:
+    if _GROUP not in words:
         return (), ()
-    flags = words[1 : words.index(_LINKS.strip())]
+    flags = words[1 : words.index(_GROUP)]
     more = ("-shared",) if "-shared" in words else ()
     return (*flags, *more), tuple(word for word in words if word.startswith(("-L", "-l")))
 
