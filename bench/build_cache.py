@@ -3,9 +3,10 @@
 A schedule edits, reverts, renames and shadows files, moves directories, runs beside other runs, kills, damages and
 trims, branches by pragma and sets variables. After each step the project is built through the cache and built anew. A
 toy compiler in this process has an include path like a real one's; ``--gcc`` and ``--clang`` do it with these, with
-precompiled headers and search directories of the environment as well, and ``--nvcc`` with nvcc.
+precompiled headers and search directories of the environment as well, ``--nvcc`` with nvcc, and ``--triton`` with
+Triton, whose headers are modules.
 
-    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--clang 50] [--nvcc 20] [--seed 0]
+    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--clang 50] [--nvcc 20] [--triton 20] [--seed 0]
 """
 
 import argparse
@@ -34,6 +35,8 @@ from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc import resolve as resolve_nvcc
+from pytest_compileiq.toolchains.triton.builder import resolve as resolve_triton
+from pytest_compileiq.toolchains.triton.marker import Triton
 
 STEPS = 10
 DIRECTORIES = ("first", "second", "third")
@@ -100,6 +103,8 @@ class ToyBuilder:
         path.write_text(text)
         return BuildResult(path, {"kernel": CodeDigest(hashlib.sha256(text.encode()).hexdigest(), {})}, {}, "", 0.0)
 
+    build_together = build
+
     def _read(self, during: Mutation = lambda: None) -> dict[str, str]:
         """Path → text of what is read, in order; the same name is read once."""
         texts, waiting = dict[str, str](), ["kernel.c"]
@@ -140,6 +145,8 @@ class Schedule:
     more_steps: Sequence[Callable[["Schedule"], None]] = ()
     value: Callable[[int], str] = "int v{};".format
     kernel: Callable[[int], str] = "int kernel(void) {{ return {}; }}".format
+    source_name: str = "kernel.c"
+    headers: Sequence[str] = HEADERS
     former: list[tuple[Path, str]] = field(default_factory=list)
     written: int = 0
 
@@ -151,9 +158,9 @@ class Schedule:
         """
         for directory in DIRECTORIES:
             (self.root / directory).mkdir()
-        for name in HEADERS:
+        for name in self.headers:
             self.write(self.root / self.rng.choice(DIRECTORIES) / name, self.text())
-        self.write(self.root / "kernel.c", self.source())
+        self.write(self.root / self.source_name, self.source())
         happened = []
         for number in range(STEPS):
             step = self.rng.choice([*STEPS_OF_ALL, *self.more_steps])
@@ -170,7 +177,7 @@ class Schedule:
         given, was_cached = self.cached(number)
         expected = self.fresh(number)
         assert given == expected, f"{given} from the cache ({was_cached}), {expected} anew, after {happened}"
-        self.say["from the cache" if was_cached else "built"] += 1
+        self.say["from the cache" if was_cached else "refused" if given == "refused" else "built"] += 1
 
     def beside(self, number: int, mutation: Mutation) -> None:
         """A run during whose build something changes once, and which may die of it; what it gives may be either."""
@@ -191,7 +198,7 @@ class Schedule:
 
         def make() -> BuildResult:
             during()
-            built = builder.build(None, self.out("beside", number), timeout_s=60)
+            built = builder.build_together(None, self.out("beside", number), timeout_s=60)
             during()
             return built
 
@@ -207,7 +214,7 @@ class Schedule:
         builder, out_dir = self.builder(), self.out("cached", number)
         try:
             built, sources = through(
-                self.builds(), builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
+                self.builds(), builder, out_dir, lambda: builder.build_together(None, out_dir, timeout_s=60)
             )
             read = dict(sources if sources is not None else builder.sources())
         except BuildError:
@@ -243,16 +250,16 @@ class Schedule:
             os.utime(path, ns=(0, 1_600_000_000_000_000_001 + 1000 * self.written))
 
     def text(self) -> str:
-        others = [name for name in HEADERS if self.rng.random() < 0.3]
+        others = [name for name in self.headers if self.rng.random() < 0.3]
         return "".join(f"{self.include(name)}\n" for name in others[:1]) + f"{self.value(self.rng.randrange(4))}\n"
 
     def source(self) -> str:
-        return "".join(f"{self.include(name)}\n" for name in HEADERS if self.rng.random() < 0.7) + (
+        return "".join(f"{self.include(name)}\n" for name in self.headers if self.rng.random() < 0.7) + (
             f"{self.kernel(self.rng.randrange(4))}\n"
         )
 
     def any_header(self) -> Path:
-        return self.root / self.rng.choice(DIRECTORIES) / self.rng.choice(HEADERS)
+        return self.root / self.rng.choice(DIRECTORIES) / self.rng.choice(self.headers)
 
 
 def edits_a_header(on: Schedule) -> None:
@@ -260,7 +267,7 @@ def edits_a_header(on: Schedule) -> None:
 
 
 def edits_the_source(on: Schedule) -> None:
-    on.write(on.root / "kernel.c", on.source())
+    on.write(on.root / on.source_name, on.source())
 
 
 def reverts(on: Schedule) -> None:
@@ -359,13 +366,13 @@ def assembles(on: Schedule) -> None:
     if on.rng.random() < 0.5:
         statement = on.rng.choice(('".inc" "lude \\"data.s\\""', '"nop"'))
         text = f'int assembled(int x) {{ __asm__({statement} : "+a"(x)); return x; }}\n'
-        on.write(*on.rng.choice(((on.root / "kernel.c", on.source() + text), (on.any_header(), text))))
+        on.write(*on.rng.choice(((on.root / on.source_name, on.source() + text), (on.any_header(), text))))
     on.write(on.root / "data.s", f"addl ${on.rng.randrange(4)}, %eax\n")
 
 
 def branches_by_pragma(on: Schedule) -> None:
     """A header chooses what is included by a macro that gcc sets when it compiles, and not when it preprocesses."""
-    name = on.rng.choice(HEADERS)
+    name = on.rng.choice(on.headers)
     pragma = on.rng.choice(('#pragma GCC target("avx2")', '_Pragma("GCC target(\\"avx2\\")")', "#pragma once"))
     chosen = f"#ifdef __AVX2__\n{on.include(name)}\n#endif"
     on.write(on.any_header(), f"{pragma}\n{chosen}\n{on.value(on.rng.randrange(4))}\n")
@@ -442,6 +449,29 @@ def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
         os.environ.update(before)
 
 
+def play_triton(seed: int, say: Counter[str], folder: Path) -> None:
+    """One schedule with Triton, for one architecture or two; modules may be absent, and import each other."""
+    root = folder / f"triton{seed}"
+    root.mkdir()
+    rng = Random(seed)
+    arch = rng.choice(("sm_90a", ["sm_80", "sm_90a"]))
+    toolchain = Triton("kernel.py::kernel", signature={"out": "*i32:16"}, arch=arch)
+    head = "import triton\nimport triton.language as tl\n"
+    known = "try:\n    U\nexcept NameError:\n    U = tl.constexpr(9)\n"
+
+    def include(name: str) -> str:
+        taken = f"from {rng.choice(DIRECTORIES)}.{name.removesuffix('.py')} import V as U"
+        perhaps = f"try:\n    {taken}\nexcept ImportError:\n    U = tl.constexpr(8)"
+        return head + rng.choice((taken, perhaps, perhaps, perhaps, perhaps))
+
+    kernel = "@triton.jit\ndef kernel(out):\n    tl.store(out, 10 * U + {})"
+    Schedule(
+        root, rng, lambda: resolve_triton(toolchain, Place(root, root)), include, say,
+        value=f"{head}{known}V = tl.constexpr(10 * U.value % 1000 + {{}})".format,
+        kernel=f"{head}{known}{kernel}".format, source_name="kernel.py", headers=("a.py", "b.py", "c.py"),
+    ).run()  # fmt: skip
+
+
 def main() -> None:
     from machine import describe
 
@@ -450,6 +480,7 @@ def main() -> None:
     parser.add_argument("--gcc", type=int, default=0, help="with gcc (default: %(default)s)")
     parser.add_argument("--clang", type=int, default=0, help="with clang (default: %(default)s)")
     parser.add_argument("--nvcc", type=int, default=0, help="with nvcc (default: %(default)s)")
+    parser.add_argument("--triton", type=int, default=0, help="with Triton (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first (default: %(default)s)")
     asked = parser.parse_args()
     print(describe())
@@ -458,6 +489,7 @@ def main() -> None:
         "gcc": (partial(play_cc, compiler="gcc"), asked.gcc),
         "clang": (partial(play_cc, compiler="clang"), asked.clang),
         "nvcc": (play_nvcc, asked.nvcc),
+        "triton": (play_triton, asked.triton),
     }
     for name, (play, count) in plays.items():
         say, wrong = Counter[str](), 0

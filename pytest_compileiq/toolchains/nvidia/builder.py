@@ -19,6 +19,7 @@ from pytest_compileiq.toolchains.base import BaseSpace, Builder
 from pytest_compileiq.toolchains.nvidia.options import PTXAS, BaselineOptions, CudaOptions
 from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, CudaTool
 
+ACF = "--apply-controls="
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = {
@@ -134,7 +135,7 @@ class NvidiaBuilder(Builder):
     @property
     def acf_option(self) -> str:
         """The option that an ACF's path is joined to."""
-        return "--apply-controls="
+        return ACF
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         applied = (f"{self.acf_option}{path}",) if controls.kind == "blob" else ()

@@ -106,13 +106,13 @@ class PtxasBuild(CacheableBuild, frozen=True):
         expect_modelled_by("ptxas", words)
         return {
             "command": [program, *words, self.source],
-            "controls": _acf(self.controls),
+            "controls": content_of(self.controls),
             **asked_everywhere(self.rootdir, "nvidia", keyed_environment()),
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
         ptx = Inputs(frozenset({join(self.rootdir, self.source)}))
-        return ptx, _started([self.command[0]], keyed_environment(), self.rootdir)
+        return ptx, read_at_the_start([self.command[0]], keyed_environment(), self.rootdir)
 
 
 class NvccInputs(CacheableBuild, frozen=True):
@@ -173,7 +173,7 @@ class NvccInputs(CacheableBuild, frozen=True):
         return {
             "command": self._commands,
             "preprocessed": [word for text in self.texts.items() for word in text],
-            "controls": _acf(self.controls),
+            "controls": content_of(self.controls),
             "names": self.names,
             **asked_everywhere(self.rootdir, "nvidia", self._environment),
         }
@@ -190,7 +190,7 @@ class NvccInputs(CacheableBuild, frozen=True):
         # Files that commands name outside of the build's own folder, such as a library of device functions.
         paths = (join(self.rootdir, word.partition("=")[2] or word) for command in words for word in command)
         named = Inputs(frozenset(path for path in paths if HERE not in path and Path(path).is_file()))
-        looked_at = looked_for_in(directories, tools) | _started(programs, self._environment, self.rootdir)
+        looked_at = looked_for_in(directories, tools) | read_at_the_start(programs, self._environment, self.rootdir)
         return own, others | named | looked_at | host_inputs(self._commands, self._environment, self.rootdir)
 
     def also_loaded(self, built: BuildResult) -> Sequence[Path]:
@@ -249,11 +249,13 @@ def _digest_of(text: bytes, folder: Path, rootdir: Path) -> str:
     return sha256_hex(text)
 
 
-def _acf(controls: ControlsFile | None) -> list[str]:
+def content_of(controls: ControlsFile | None) -> list[str]:
+    """The digest of an ACF; empty where the controls are none."""
     return [sha256_hex(controls.data)] if controls and controls.kind == "blob" else []
 
 
-def _started(programs: Sequence[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
+def read_at_the_start(programs: Sequence[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
+    """The binaries of ``programs``, and what the loader reads for them; NotModelled for one that is a script."""
     return _read_at_the_start(tuple(programs), tuple(sorted(environment.items())), str(rootdir))
 
 

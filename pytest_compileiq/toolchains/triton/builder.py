@@ -16,6 +16,7 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, i
 from pytest_compileiq.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.machine_code.metrics import totals
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Licence
+from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.rules.classes import each_once
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
@@ -37,7 +38,8 @@ from pytest_compileiq.toolchains.triton.arguments import (
     config_text,
     text,
 )
-from pytest_compileiq.toolchains.triton.host import Job
+from pytest_compileiq.toolchains.triton.cacheable import TritonBuild
+from pytest_compileiq.toolchains.triton.host import CUBIN, DESCRIBED, FRONT_END, PTX, Job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 
@@ -83,6 +85,8 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
 @dataclass(frozen=True, kw_only=True)
 class TritonBuilder(NvidiaBuilder):
     """Triton on one kernel; ``tool`` is the ptxas that it is told to call."""
+
+    is_modelled = True
 
     source: KernelSource
     arguments: LaunchArguments
@@ -139,16 +143,39 @@ class TritonBuilder(NvidiaBuilder):
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
         commands = _commands(self.source, out_dir, timeout_s, self._environment(out_dir), forked=forked)
+        out_dir.mkdir(parents=True, exist_ok=True)
         for arch, suffix in zip(self.architectures, self.suffixes, strict=True):
-            home = self._home(out_dir, arch)
-            home.mkdir(parents=True, exist_ok=True)
-            log = commands.run([str(self._job(arch, controls, home).write())], self.source.label)
-            cubin = read_cubin(home / "kernel.cubin")
+            job = self._job(arch, controls, out_dir)
+            log = commands.run([str(job.write())], self.source.label)
+            cubin = read_cubin(job.file(CUBIN))
             self._expect_parity(cubin, controls, log)
             code |= entries_of(cubin, log, arch, self.source.label.partition("::")[0], suffix)
         metrics = totals(entry.metrics for entry in code.values())
-        path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
+        path = out_dir / f"{self._name(self.architectures[0])}.{CUBIN}"
         return BuildResult(path, code, metrics, commands.log, commands.seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> TritonBuild:
+        with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
+            home = Path(directory)
+            jobs = [replace(self._job(arch, controls, home), only_front_end=True) for arch in self.architectures]
+            commands = _commands(self.source, home, _ANSWER_S, self._environment(home), forked=True)
+            try:
+                for job in jobs:
+                    commands.run([str(job.write())], self.source.label)
+                answers = {job.name: job.file(FRONT_END).read_text(encoding="utf-8") for job in jobs}
+            except (BuildError, OSError) as error:
+                raise NotModelled(f"Triton's front end gives no answer: {error}") from error
+        return TritonBuild(
+            command=self.compiler.command,
+            ptxas=self.tool.program,
+            controls=controls,
+            front_ends=answers,
+            remarks=_notes_in(commands.log),
+            variables=self.source.variables(),
+            sources=self.sources(),
+            files=self.source.files(),
+            rootdir=self.source.place.rootdir,
+        )
 
     def licences(self) -> tuple[Licence, ...]:
         with tempfile.TemporaryDirectory() as directory:
@@ -164,11 +191,10 @@ class TritonBuilder(NvidiaBuilder):
 
     def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
         self.build_together(controls, out_dir, timeout_s=_LICENCES_S * len(self.architectures))
-        return [(self._home(out_dir, arch) / "kernel.ptx").read_text(encoding="utf-8") for arch in self.architectures]
+        return [(out_dir / f"{self._name(arch)}.{PTX}").read_text(encoding="utf-8") for arch in self.architectures]
 
     def remarks(self, built: BuildResult) -> Sequence[str]:
-        said = [line.removeprefix(NOTE) for line in built.log.splitlines() if line.startswith(NOTE)]
-        return tuple(dict.fromkeys(said))
+        return _notes_in(built.log)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The kernel, callable as ``kernel(grid, *args)`` with the arguments of the signature.
@@ -177,17 +203,16 @@ class TritonBuilder(NvidiaBuilder):
         """
         from pytest_compileiq.toolchains.triton.kernel import TritonKernel  # heavy: the CUDA driver
 
-        path = built.path
-        if len(self.architectures) > 1:
-            path = path.parents[1] / self.loaded_architecture / path.name
+        path = built.path.with_name(f"{self._name(self.loaded_architecture)}.{CUBIN}")
         return TritonKernel(path, used, self.suffixes)
 
     def _known_names(self) -> list[str]:
         described = describe(self.source, self.architectures[0])
         return [name for name in (*described.arguments, *described.options) if name not in self.arguments.kinds]
 
-    def _home(self, out_dir: Path, arch: str) -> Path:
-        return out_dir if len(self.architectures) == 1 else out_dir / arch
+    def _name(self, arch: str) -> str:
+        """The name of the files of a build for ``arch``."""
+        return "kernel" if len(self.architectures) == 1 else f"kernel.{arch}"
 
     def _job(self, arch: str, controls: ControlsFile | None, out_dir: Path) -> Job:
         knobs = {name: value for name, value in (controls.knobs if controls else {}).items() if name[0] != "-"}
@@ -198,7 +223,13 @@ class TritonBuilder(NvidiaBuilder):
                 f"Triton splits ptx_options at blanks, and {path} has one: set TMPDIR to a path without"
             )
         job = _job(self.source, arch, out_dir)
-        return replace(job, launch=self.arguments.with_knobs(knobs), ptx_options=ptx_options)
+        return replace(
+            job,
+            launch=self.arguments.with_knobs(knobs),
+            ptx_options=ptx_options,
+            name=self._name(arch),
+            places=tuple({out_dir, *(root.directory for root in self.source.roots)}),
+        )
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
         return {
@@ -275,11 +306,12 @@ def _describe(source: KernelSource, arch: str, variables: _Pairs, _: _Pairs) -> 
     with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
         home = Path(directory)
         commands = _commands(source, home, _ANSWER_S, dict(variables), forked=True)
+        job = _job(source, arch, home)
         try:
-            commands.run([str(_job(source, arch, home).write())], source.label)
+            commands.run([str(job.write())], source.label)
         except BuildError as error:
             raise MarkerError(str(error)) from error
-        return Description(**json.loads((home / "described.json").read_text(encoding="utf-8")))
+        return Description(**json.loads(job.file(DESCRIBED).read_text(encoding="utf-8")))
 
 
 def _commands(
@@ -301,6 +333,11 @@ def _job(source: KernelSource, arch: str, out_dir: Path) -> Job:
         out_dir=out_dir,
         sys_path=[source.place.test_dir, source.place.rootdir],
     )
+
+
+def _notes_in(output: str) -> tuple[str, ...]:
+    said = (line.removeprefix(NOTE) for line in output.splitlines() if line.startswith(NOTE))
+    return tuple(dict.fromkeys(said))
 
 
 def _last_error(output: str) -> str:

@@ -20,6 +20,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.triton.arguments import NOTE, REFUSED, LaunchArguments
 from pytest_compileiq.toolchains.triton.definitions import ModuleSlice
+from pytest_compileiq.toolchains.triton.front_end import Stopped, digest_modules, digest_triton, watch
 from pytest_compileiq.toolchains.triton.launch import (
     DecoratedKernel,
     settle,
@@ -43,6 +44,8 @@ _LAUNCHED_BY = (
     "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
     "launch_pdl", "launch_cooperative_grid",
 )  # fmt: skip
+# How the names of answers end.
+CUBIN, PTX, LAUNCH, FRONT_END, DESCRIBED = "cubin", "ptx", "json", "front-end.json", "described.json"
 _WITHOUT_TORCH = (
     "torch is not installed here, so a stand-in took its place: for CUDA, of this architecture, and for nothing else "
     "that a kernel's file may ask"
@@ -63,9 +66,12 @@ class Job:
     sys_path: list[Path]
     launch: LaunchArguments | None = None  # what to compile; None to describe the kernel
     ptx_options: tuple[str, ...] = ()
+    name: str = "kernel"  # of the files that it writes
+    places: tuple[Path, ...] = ()  # where the project and packages lie on this machine
+    only_front_end: bool = False
 
     def write(self) -> Path:
-        path = self.out_dir / "job.json"
+        path = self.out_dir / f"{self.name}.job.json"
         path.write_text(json.dumps(msgspec.to_builtins(self, enc_hook=str)), encoding="utf-8")
         return path
 
@@ -74,8 +80,12 @@ class Job:
         content = json.loads(path.read_text(encoding="utf-8"))  # of Python, which knows infinity
         return msgspec.convert(content, Job, dec_hook=lambda kind, text: kind(text))
 
-    def answer(self, name: str, content: object) -> None:
-        (self.out_dir / name).write_text(json.dumps(content), encoding="utf-8")
+    def file(self, kind: str) -> Path:
+        """The file of the answer that ``kind`` ends the name of."""
+        return self.out_dir / f"{self.name}.{kind}"
+
+    def answer(self, kind: str, content: object) -> None:
+        self.file(kind).write_text(json.dumps(content), encoding="utf-8")
 
     @property
     def target(self) -> Any:
@@ -88,16 +98,14 @@ class Job:
 def preload() -> None:
     """Import Triton, and have it hash its own files: each takes longer than compiling a small kernel."""
     import triton.backends.nvidia.compiler
-    import triton.compiler.code_generator
-    import triton.runtime.cache
+    import triton.compiler.code_generator  # noqa: F401
 
-    for module in (triton.runtime.cache, triton.compiler.compiler):  # older versions have it in the latter
-        if callable(hash_files := getattr(module, "triton_key", None)):
-            hash_files()  # which it remembers
+    digest_triton()
+    digest_modules()
 
 
 def main() -> int:
-    """Do the job: write ``kernel.ptx``, ``kernel.cubin`` and ``kernel.json``, or ``described.json``."""
+    """Do the job: write the PTX, the cubin, how it is launched and the front end's answer, or the description."""
     job = Job.read(Path(sys.argv[1]))
     sys.path[:0] = map(str, job.sys_path)
     try:
@@ -180,7 +188,7 @@ def _written(kernel: DecoratedKernel, job: Job) -> Sequence[str]:
         "configs": kernel.configs,
         "is_tuned": kernel.tuner is not None,
     }
-    job.answer("described.json", described)
+    job.answer(DESCRIBED, described)
     return list(kernel.remarks())
 
 
@@ -194,14 +202,17 @@ def _compile(kernel: DecoratedKernel, job: Job, given: LaunchArguments) -> Seque
     kinds = {name: with_sizes(kind, launch.constexprs) for name, kind in given.kinds.items()}
     source = ASTSource(fn=function, **specialised(function, kinds, launch.constexprs))
     ptx_options = {"ptx_options": " ".join(job.ptx_options)} if job.ptx_options else {}
-    compiled = triton.compile(source, target=job.target, options={**launch.options, **ptx_options})
-    (job.out_dir / "kernel.ptx").write_text(compiled.asm["ptx"], encoding="utf-8")
-    (job.out_dir / "kernel.cubin").write_bytes(compiled.asm["cubin"])
-    described = {name: getattr(compiled.metadata, name, None) for name in _LAUNCHED_BY}
     # Launches take arguments in the kernel's order, not in the marker's.
-    described["arguments"] = {name: kinds[name] for name in function.arg_names if name in kinds}
-    described["meta"] = written({**launch.options, **launch.constexprs})
-    job.answer("kernel.json", described)
+    arguments = {name: kinds[name] for name in function.arg_names if name in kinds}
+    described = {"arguments": arguments, "meta": written({**launch.options, **launch.constexprs})}
+    watch(lambda answer: job.answer(FRONT_END, answer | described), job.places, stops=job.only_front_end)
+    try:
+        compiled = triton.compile(source, target=job.target, options={**launch.options, **ptx_options})
+    except Stopped:
+        return launch.remarks
+    job.file(PTX).write_text(compiled.asm["ptx"], encoding="utf-8")
+    job.file(CUBIN).write_bytes(compiled.asm["cubin"])
+    job.answer(LAUNCH, {name: getattr(compiled.metadata, name, None) for name in _LAUNCHED_BY} | described)
     return launch.remarks
 
 

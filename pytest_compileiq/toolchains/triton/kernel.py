@@ -20,7 +20,7 @@ _WARP = 32
 
 
 class TritonKernel:
-    """The kernel of one cubin with the launch parameters that Triton wrote beside it, as ``kernel.json``.
+    """The kernel of one cubin with the launch parameters that Triton wrote beside it, as JSON.
 
     Args:
         used, suffixes: as for ``CubinModule``, which raises too.
@@ -33,7 +33,7 @@ class TritonKernel:
     """
 
     def __init__(self, path: Path, used: set[str], suffixes: Sequence[str] = ("",)) -> None:
-        described = json.loads(path.with_name("kernel.json").read_text(encoding="utf-8"))
+        described = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         self._name: str = described["name"]
         if reason := _why_not(described):
             raise BodyError(f"{self._name} {reason}: launch it by Triton's JIT")

@@ -49,8 +49,11 @@ class KernelSource:
 
         Those of an installed package are named from the directory that it is imported from: ``package/ops/norm.py``.
         """
-        files = {part.path for part in self.parts().values() if part.statements or part.given} | {self.path}
-        return {self._name(path): sha256_hex(path.read_bytes()) for path in sorted(files)}
+        return {self._name(path): sha256_hex(path.read_bytes()) for path in sorted(self.files())}
+
+    def files(self) -> frozenset[Path]:
+        """Every file that something is executed of."""
+        return frozenset(part.path for part in self.parts().values() if part.statements or part.given) | {self.path}
 
     def variables(self) -> dict[str, str]:
         """Name → value of the environment variables that are set here and that the needed statements name."""

@@ -287,7 +287,7 @@ def test_the_scratch_memory_that_a_kernel_wants_is_recorded_with_its_arguments_i
     signature = {"columns": "i32:16", "rows": "i32", "x": "*fp16:16", "out": "*fp16:16"}
     triton = builder(project, "k.py::tile", signature=signature, constexprs={"BLOCK": 64})
     built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
-    described = json.loads(built.path.with_name("kernel.json").read_text())
+    described = json.loads(built.path.with_suffix(".json").read_text())
     assert described["global_scratch_size"] >= 128
     assert described["global_scratch_align"] == 128
     assert described["profile_scratch_size"] == 0
