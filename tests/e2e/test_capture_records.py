@@ -303,6 +303,8 @@ def test_generated_tests_pass_and_are_never_written_over(tmp_path):
     assert f"tests/{tests[0].name} is there and differs, so tests/{tests[0].name}.new was written:" in again
     assert "-    kernel.check(rtol=1e-9)  # its recorded calls, bit" in again
     assert tests[0].read_text() == edited
+    beside = tests[0].with_name(f"{tests[0].name}.new")
+    assert beside.read_text() == edited.replace("kernel.check(rtol=1e-9)", "kernel.check(acf.workload.shape)")
     assert f"tests/{tests[1].name} is the same" in again
     (root / "kernels.so").unlink()
     subprocess.run(["gcc", "-shared", "-fPIC", "kernels.c", "-o", "kernels.so"], cwd=root, check=True)

@@ -55,7 +55,12 @@ def test_what_there_is_is_shown_and_nothing_for_this_kernel_is_a_sentence(tmp_pa
     (store / f"{'0' * 64}.13.3.acf").write_bytes(b"controls")
     listed = json.loads(project.acf("import", "store", "--format=json"))
     assert [entry["ptxas"] for entry in listed["candidates"]] == ["13.3"] and listed["left_out"] == []
-    assert "1 candidate; --to DIR writes them" in project.acf("import", "store")
+    output = project.acf("import", "store")
+    assert "PTX 00000000  not said" in output
+    assert "1 candidate; --to DIR writes them" in output
+    (project.root / "own").mkdir()
+    (project.root / "own/k.acf").write_bytes(b"controls of a file that says nothing")
+    assert "k.acf" in project.acf("import", "own") and "PTX" not in project.acf("import", "own")
     output = project.acf("import", "store", "--ptxas=12.9", code=2)
     assert "store: no ACF that could be tried; it holds 1 for something else" in output
     output = project.acf("import", "nowhere", code=2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pytest_compileiq.machine_code.cubin import read_cubin
 from pytest_compileiq.machine_code.parts import without_module_id
@@ -17,6 +19,7 @@ from pytest_compileiq.toolchains.nvidia.markers import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc import resolve
 from pytest_compileiq.toolchains.nvidia.tools import find_tool
 from tests import needs
+from tests.files import write_files
 
 ENOUGH_S = 200.0
 STATIC = """\
@@ -108,6 +111,15 @@ def test_a_name_in_the_code_and_in_the_log_is_one_entry(tmp_path):
 
 
 @needs.nvcc
+@needs.nvcc
+def test_nvcc_is_given_a_seed_since_it_takes_one(tmp_path):
+    write_files(tmp_path, {"k.cu": "template <int N> __global__ void f(int *x) { *x = N; }\n"})
+    for version, is_given in (("12.6.85", False), ("13.0.1", True)):
+        of = resolve(Nvcc("k.cu", arch="sm_90a"), Place(tmp_path, tmp_path))
+        old = replace(of, tool=structs.replace(of.tool, version=version))
+        assert bool(old._seed()) is is_given
+
+
 def test_a_file_of_templates_alone_has_equal_code_with_our_seed_with_theirs_and_with_none(tmp_path):
     ours = build(tmp_path / "ours", TEMPLATES)
     theirs = build(tmp_path / "theirs", TEMPLATES, flags="-O3 -frandom-seed=17")

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history import records as archive
+from pytest_compileiq.history.page import MAX_POINTS, over_time
 from pytest_compileiq.history.records import Archive, Observation, Sighting
-from pytest_compileiq.history.series import series_of
+from pytest_compileiq.history.series import Series, series_of
 
 
 def observation(**changes) -> Observation:
@@ -20,6 +21,13 @@ def observation(**changes) -> Observation:
         "baseline_code": "a" * 64, "tuned_code": "b" * 64,
     }  # fmt: skip
     return Observation(**(values | changes))
+
+
+def test_a_plot_says_how_many_runs_it_leaves_out():
+    runs = [observation(date=f"2026-{1 + day // 28:02}-{1 + day % 28:02}T03:00:00Z") for day in range(MAX_POINTS + 5)]
+    few, many = (over_time(Series(tuple(each), ()), "k") for each in (runs[:5], runs))
+    assert few is not None and few.note == ""
+    assert many is not None and many.note == f"the last {MAX_POINTS} of {MAX_POINTS + 5} runs"
 
 
 def test_what_is_added_is_read_back_and_added_once(tmp_path):

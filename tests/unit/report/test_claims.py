@@ -179,10 +179,13 @@ def test_a_point_of_the_front_speaks_as_claims_do_as_far_as_it_is_on_record_whic
     controls = Controls(kind="options", file="p.acf", sha256="0" * 64, size_bytes=1)
     metrics = {"runtime": 0.8, "rate": 0.8, "code_bytes": 1.0, "other": 0.8}
     better = {"runtime": "minimize", "rate": "maximize", "code_bytes": "minimize"}
-    texts = estimate_texts(FrontPoint(controls=controls, metrics=metrics), better)
+    shifts = {"loss": 0.0, "error": 1.0}
+    texts = estimate_texts(FrontPoint(controls=controls, metrics=metrics, shifts=shifts), better)
     assert list(texts.values()) == [
         "runtime 1.250x faster",
         "worse: rate 1.250x lower",
         "code_bytes unchanged",
         "other 0.8 of the baseline's",
+        "loss unchanged",
+        "error higher by 1 of the baseline's magnitude",
     ]

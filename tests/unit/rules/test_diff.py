@@ -171,6 +171,15 @@ def test_the_reason_is_the_newer_side_s():
     assert compare(side(**RETIRED), side()).reason == compare(side(**RETIRED), None).reason == ""
 
 
+def test_metrics_of_a_c_plus_plus_entry_are_told_by_its_name():
+    def of(registers: int) -> Side:
+        table = CodeTable(sha256="f" * 64, metrics={"registers": registers})
+        return side(code={"_Z5scalePf": CodePair(baseline=table, tuned=table)})
+
+    lines = [line for fact in facts(compare(of(32), of(24))) for line in fact.lines]
+    assert "scale: registers 32 → 24" in lines
+
+
 def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_new():
     def with_metrics(tuned):
         return {

@@ -140,6 +140,8 @@ def test_what_has_no_room_is_not_reached_and_comes_next_time(project):
     entries = [entry(project, name) for name in "abc"]
     first = spend(project, *entries, total=9)
     assert verdicts(first) == {"a": Verdict.TUNED, "b": Verdict.TUNED, "c": LeftAlone}
+    opened = json.loads((project / ".compileiq/night.json").read_text())["opened"]
+    assert len(opened) == len(set(opened)) == 2
     before = {path: path.stat().st_mtime_ns for path in project.glob("acf/*/*.toml")}
     second = spend(project, *entries, total=9)
     assert {name: str(verdict) for name, verdict in verdicts(second).items()} == dict.fromkeys("abc", "TUNED")

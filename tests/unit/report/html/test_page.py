@@ -86,6 +86,7 @@ def test_every_verdict_has_a_row_a_section_its_message_and_its_remedy():
         "1 PROVEN",
         f"runtime on decode at least {PROVEN - 0.03:.3f}x faster",
         f"{PROVEN:.3f}x, 95 % interval {PROVEN - 0.03:.3f} to {PROVEN + 0.03:.3f}",
+        "on decode, measured now",
         "worse: runtime on prefill 1.250x slower, 1.176 to 1.333",
         "3 invalid (compile): because of this",  # why candidates were invalid
         f"{len(VERDICTS)} × speed: because of this",  # what was not checked

@@ -135,6 +135,11 @@ def test_a_source_that_cannot_be_followed_is_not_modelled(root, text):
         inputs(root)
 
 
+def test_a_source_that_only_the_preprocessor_takes_is_not_modelled(root):
+    with pytest.raises(NotModelled, match="may hold assembly, and the compiler refuses"):
+        inputs(with_header(root, 'int broken(void) { return ; __asm__("nop") }'))
+
+
 def with_header(root: Path, text: str) -> Path:
     (root / "kernels/inc/a.h").write_text(f"#define A 2\n{text}\n")
     (root / "kernels/inc/data").write_text(".byte 1\n")

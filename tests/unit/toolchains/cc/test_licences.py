@@ -49,6 +49,16 @@ float f(float x) { float y = x * 12102203.0f; int i; memcpy(&i, &y, 4); i += 127
 """
 
 
+def test_an_intrinsic_that_needs_optimisation_to_see_a_constant_is_looked_at_with_it(tmp_path):
+    text = """
+#include <immintrin.h>
+static __m128i shifted(__m128i x, int by) { return _mm_slli_si128(x, by); }
+__m128i f(__m128i x) { return shifted(x, 4); }
+float g(float a, float b, float c) { return a * b + c; }
+"""
+    assert names(tmp_path, text, FMA) == ["contraction"]
+
+
 def names(tmp_path: Path, text: str, flags: str, *, suffix: str = ".c", compiler: str | None = None) -> list[str]:
     return [licence.name for licence in found(tmp_path, text, flags, suffix=suffix, compiler=compiler)]
 
