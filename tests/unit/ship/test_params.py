@@ -16,6 +16,7 @@ from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import digest_of_command, sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.deployment import Deployment
 from tests.unit.artifacts import make_artifact
 
 TARGET = f"{platform.machine().replace('_', '-')}-params"
@@ -42,6 +43,12 @@ def store_params(
     )  # fmt: skip
     store.write("blur", artifact, controls=[data], samples=())
     return store
+
+
+def test_a_parameter_with_the_name_of_triton_s_whole_config_is_a_value_of_its_own():
+    assert Deployment().params({"config": "fast"}) == {"config": "fast"}
+    whole = Deployment(at_launch=True).params({"config": "BLOCK=128, num_warps=4"})
+    assert whole == {"BLOCK": 128, "num_warps": 4}
 
 
 @pytest.fixture
