@@ -171,7 +171,7 @@ class TritonBuilder(NvidiaBuilder):
             controls=controls,
             front_ends=answers,
             remarks=_notes_in(commands.log),
-            variables=self.source.variables(),
+            variables=self.environment,
             sources=self.sources(),
             files=self.source.files(),
             rootdir=self.source.place.rootdir,

@@ -25,7 +25,7 @@ class TritonBuild(CacheableBuild, frozen=True):
     controls: ControlsFile | None  # None for the baseline
     front_ends: Mapping[str, str]  # by the names of a build's files, what the front end hands on
     remarks: Sequence[str]  # of the front end
-    variables: Mapping[str, str]  # those that the kernel's files name
+    variables: Mapping[str, str]  # that decide, as an artifact records them
     sources: Mapping[str, str]  # as an artifact records them: a module may appear that changes nothing else
     files: frozenset[Path]  # of these
     rootdir: Path
@@ -54,8 +54,11 @@ class TritonBuild(CacheableBuild, frozen=True):
         return [built.path.parent / f"{name}.{kind}" for name in self.front_ends for kind in (CUBIN, LAUNCH)]
 
     def is_of(self, built: BuildResult) -> bool:
-        folder = built.path.parent  # a file may have changed since the cache was asked
-        return all(
-            (folder / f"{name}.{FRONT_END}").read_text(encoding="utf-8") == answer
-            for name, answer in self.front_ends.items()
-        )
+        folder = built.path.parent
+        try:  # a file may have changed since the cache was asked
+            return all(
+                (folder / f"{name}.{FRONT_END}").read_text(encoding="utf-8") == answer
+                for name, answer in self.front_ends.items()
+            )
+        except OSError:
+            return False

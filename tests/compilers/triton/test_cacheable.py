@@ -125,6 +125,17 @@ def test_a_build_is_found_again_with_the_cubin_and_the_launch_of_each_architectu
     assert again.digest == made.digest
 
 
+def test_a_variable_that_the_file_names_is_in_the_key_and_a_secret_by_its_digest(root, monkeypatch):
+    write_files(root, {"k.py": KERNEL.replace("SHIFTED", "SHIFT_TOKEN")})
+    keys = []
+    for secret in ("one-secret", "another-secret"):
+        monkeypatch.setenv("SHIFT_TOKEN", secret)
+        question = triton(root).cacheable(None).question()
+        assert secret not in str(question) and "SHIFT_TOKEN=sha256 " in str(question["environment"])
+        keys.append(key_of(question))
+    assert keys[0] != keys[1]
+
+
 def test_a_module_that_appears_makes_another_key_even_if_the_code_is_the_same(root):
     write_files(root, {"k.py": f"try:\n    from more import SHIFT\nexcept ImportError:\n    SHIFT = 0\n{KERNEL}"})
     before = triton(root)
