@@ -61,6 +61,10 @@ def test_lambdas_in_one_line_are_told_apart():
     assert text(at_most(3)) == "k['a'] <= limit"
 
 
+def test_a_lambda_that_another_returns_is_found():
+    assert text((lambda limit: lambda k: k["a"] < limit)(3)) == "k['a'] < limit"
+
+
 def test_a_lambda_is_found_over_several_lines_and_in_a_decorator():
     def marked(where):
         return lambda function: where

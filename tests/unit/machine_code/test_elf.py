@@ -155,6 +155,8 @@ def test_the_digests_of_earlier_versions_still_hold(tmp_path: Path) -> None:
     assert entry.is_recorded_as(
         "f29cbeda009c4a780139e1d9ab9af9fcff61cc8ab66ae2f6b3392f6018881916"
     ) and not entry.is_recorded_as("0" * 64)
+    (entry,) = objects(tmp_path, 'const char *word(void) { return "nothing"; }').entries.values()
+    assert entry.is_recorded_as("e6481608f93fc1f373ca9edd6589e62cc819ff1224f0b429138208ea58599f8f")
 
 
 @pytest.mark.parametrize("change", [("scale = 2.0", "scale = 3.0"), ("x * scale", "x - scale"), ("1.5", "1.25")])

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pytest_compileiq import maximize
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.proof.claims import Finalist
 from pytest_compileiq.proof.confirm import UNPROVEN, compare_sizes
@@ -53,6 +54,26 @@ class Case:
 def case(tmp_path):
     (tmp_path / "kernel.src").write_text(FakeBuilder().source)
     return lambda losses: Case(tmp_path, losses)
+
+
+@pytest.mark.parametrize(("value", "why"), [(0.9, ""), (0.8, "lost more than the budget allows")])
+def test_a_score_that_never_varies_may_lose_nothing(tmp_path, value, why):
+    builder = FakeBuilder()
+    (tmp_path / "kernel.src").write_text(builder.source)
+    benchmark = fake_benchmark(tmp_path, builder, objectives=[maximize("accuracy")])
+
+    def finalist(tuned: float) -> Finalist:
+        rows = [
+            SampleRow("cpu", benchmark.timed_workloads[0].name, "accuracy", process, 0, slot, arm, 0,
+                      tuned if arm == "tuned" else 0.5, False)
+            for process in range(8)
+            for slot, arm in enumerate(ORDER)
+        ]  # fmt: skip
+        return Finalist(builder.render(Candidate({"-fast": ""})), rows)
+
+    (loss,), said = compare_sizes(benchmark, finalist(0.9), finalist(value), {}, is_proven=True)
+    assert said == why
+    assert (loss.loss > 0) is bool(why) and loss.low == loss.high == loss.loss
 
 
 def spread(mean: float, sd: float) -> list[float]:
