@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -175,6 +176,9 @@ class StoreInGit:
     def _commit(self, text: str) -> str:
         if commit := self._resolve(text):
             return commit
+        if self._resolve("HEAD") is None:
+            added = shlex.quote(f":/{self.folder}")
+            raise UserError(f"the repository of {self.folder} has no commit yet: git add {added} && git commit")
         why = "this clone is shallow: git fetch --depth=1 origin" if self.is_shallow else "fetch it: git fetch origin"
         raise UserError(f"{text!r} is no commit that is here; {why} {text}")
 

@@ -333,6 +333,15 @@ def test_a_wrong_range_is_a_sentence_and_ends_with_2(repository, capsys, span, s
     assert not (repository.home / "x").exists()
 
 
+def test_in_a_repository_without_a_commit_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q")
+    (tmp_path / "acf").mkdir()
+    for span in ([], ["HEAD"], ["main..HEAD"]):
+        assert main(["diff", *span]) == 2
+        assert "the repository of acf has no commit yet: git add :/acf && git commit" in capsys.readouterr().err
+
+
 def test_outside_of_a_repository_it_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "acf").mkdir()
