@@ -68,6 +68,7 @@ def test_shapes_are_made_few_as_the_ranking_makes_them():
         shapes = [tuple(rng.randrange(kind) for kind in kinds) for _ in range(400)]
         calls = sampled(shapes, 1)
         told = [Calls("lib.so", "f", "ctypes", shape, 1, 1) for shape in dict.fromkeys(shapes)]
+        assert all(shapes[call.number - 1] == each.shape for each in told for call in calls.kept(each.shape))
         for alike in few_shapes(told).values():
             assert 1 <= sum(len(list(calls.kept(each.shape))) for each in alike) <= 4
 

@@ -9,6 +9,7 @@ from scipy import stats
 
 from pytest_compileiq.rules.calls import (
     FAULT_S,
+    FRESH_RATIO,
     LOOKS,
     MOST,
     PART,
@@ -44,6 +45,12 @@ STEADY = CallTimes(first_s=10e-6, later_s=10e-6, cold_s=10e-6, faults=0, call_s=
 )
 def test_a_first_call_is_unlike_later_ones_only_where_neither_caches_nor_new_pages_explain_it(changes, said):
     assert unlike(replace(STEADY, **changes), ratio=2.0) == said
+
+
+def test_the_first_call_of_a_fresh_process_may_take_three_times_as_long():
+    three, more = (replace(STEADY, first_s=first_s) for first_s in (29e-6, 35e-6))
+    assert of_first_calls([three], ratio=FRESH_RATIO) is None
+    assert of_first_calls([more], ratio=FRESH_RATIO)
 
 
 def test_a_difference_counts_when_every_look_finds_the_same_one():
