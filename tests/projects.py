@@ -50,6 +50,13 @@ class Project:
         assert given == code, f"exit code {given}, expected {code}\n{output}"
         return output
 
+    def expect_builds_kept(self, artifacts: int) -> None:
+        """A first replay builds, a second takes the builds of all ``artifacts`` from the cache, a rebuild is equal."""
+        assert "not built again" not in self.pytest(code=0)
+        assert f"{artifacts} × same inputs as a build of 2" in self.pytest(code=0)
+        assert "are not kept" not in self.acf("cache")
+        assert "not built again" not in self.pytest("--acf-check=rebuild", code=0)
+
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace ``old``, which must be there, in a file."""
         path = self.root / name

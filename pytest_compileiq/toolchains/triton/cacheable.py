@@ -1,4 +1,4 @@
-"""The inputs of builds by Triton, for the build cache: what its front end hands on, and ptxas."""
+"""The inputs of builds by Triton, for the build cache: the output of its front end, and ptxas."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TritonBuild(CacheableBuild, frozen=True):
     command: tuple[str, ...]  # as it is recorded
     ptxas: str  # the program
     controls: ControlsFile | None  # None for the baseline
-    front_ends: Mapping[str, str]  # by the names of a build's files, what the front end hands on
+    front_ends: Mapping[str, str]  # name of a build's files → output of the front end
     remarks: Sequence[str]  # of the front end
-    variables: Mapping[str, str]  # that decide, as an artifact records them
-    sources: Mapping[str, str]  # as an artifact records them: a module may appear that changes nothing else
-    files: frozenset[Path]  # of these
+    variables: Mapping[str, str]  # of the environment, as an artifact records them
+    sources: Mapping[str, str]  # as an artifact records them: a new module may leave the front end's output as it is
+    files: frozenset[Path]  # the paths of the sources
     rootdir: Path
 
     def question(self) -> Mapping[str, Sequence[str]]:

@@ -1,8 +1,8 @@
-"""Triton's front end in the process that runs Triton: what it hands on, for the build cache.
+"""The output of Triton's front end, taken in the process that runs Triton, for the build cache.
 
-The front end executes the kernel's file, and asks whatever that asks. So it is run each time the cache is asked, as the
-preprocessor is of a C source, and what it hands on is part of the key: its IR and the options. What runs behind it is
-Triton, with whatever the files that were executed have changed in it, and ptxas; all of these files are digested.
+The front end executes the kernel's file, which may ask anything. So it runs each time the cache is asked, as nvcc's
+preprocessor does, and its output is part of the key: the IR and the options. Behind it run the rest of Triton and
+ptxas. An imported file may change Triton, so the key holds the digest of each.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pytest_compileiq.model import sha256_hex
 
 Answer = dict[str, Any]
 REFUSED = "refused"
-_OURS = Path(__file__).parents[2]  # not all of it in each process; the key holds its code otherwise
+_OURS = Path(__file__).parents[2]  # imported as far as a process needs it; the key holds its code otherwise
 _OF_PYTHON = Path(sysconfig.get_path("stdlib"))
 
 
 class Stopped(Signal):
-    """Nothing is run behind the front end."""
+    """The compilation ends behind the front end."""
 
 
 def watch(answer: Callable[[Answer], None], places: Iterable[Path], *, stops: bool) -> None:
-    """From now on, have ``answer`` get what the front end of a compilation hands on.
+    """From now on, call ``answer`` with the output of the front end in each compilation.
 
     Args:
-        places: directories that may lie anywhere, whose names are left out.
+        places: directories of this machine, which the output does not name.
         stops: whether ``Stopped`` is raised then.
     """
     from triton.backends.nvidia.compiler import CUDABackend
@@ -44,7 +44,7 @@ def watch(answer: Callable[[Answer], None], places: Iterable[Path], *, stops: bo
         behind = stages["ttir"]
 
         def first(module: Any, metadata: Mapping[str, Any]) -> Any:
-            answer(_handed_on(str(module), metadata, places))
+            answer(_output(str(module), metadata, places))
             if stops:
                 raise Stopped
             return behind(module, metadata)
@@ -66,7 +66,7 @@ def digest_triton() -> str | None:
 
 
 def digest_modules() -> str:
-    """The digest of all Python files that are imported but Python's own and ours, wherever they lie."""
+    """The digest of all imported Python files but Python's own and ours; it names no directory."""
     files = {name: Path(file) for name, module in sys.modules.items() if (file := getattr(module, "__file__", None))}
     digests = [(name, _digest_of(path)) for name, path in sorted(files.items()) if _is_foreign(path)]
     return sha256_hex(json.dumps([sys.version, digests]).encode())
@@ -87,16 +87,16 @@ def _why_unknown() -> str | None:
 
     compilation = getattr(getattr(triton, "knobs", None), "compilation", None)  # older versions have no knobs
     if getattr(compilation, "override", False):
-        return "the kernel's file has Triton's IR overridden"
+        return "the kernel's file overrides Triton's IR"
     return None if digest_triton() else "this Triton does not digest its own files"
 
 
-def _handed_on(ir: str, metadata: Mapping[str, Any], places: Iterable[Path]) -> Answer:
+def _output(ir: str, metadata: Mapping[str, Any], places: Iterable[Path]) -> Answer:
     if reason := _why_unknown():
         return {REFUSED: reason}
     libraries = {name: _digest_of(Path(path)) for name, path in metadata.get("extern_libs") or ()}
     options = {**metadata, "extern_libs": libraries}
-    del options["hash"]  # which the directory of the build has a part in
+    del options["hash"]  # it depends on the build's directory
     return {
         "ir": sha256_hex(_without(places, ir).encode()),
         "options": _without(places, json.dumps(options, default=str, sort_keys=True)),

@@ -81,7 +81,7 @@ class Job:
         return msgspec.convert(content, Job, dec_hook=lambda kind, text: kind(text))
 
     def file(self, kind: str) -> Path:
-        """The file of the answer that ``kind`` ends the name of."""
+        """The answer whose name ends in ``kind``."""
         return self.out_dir / f"{self.name}.{kind}"
 
     def answer(self, kind: str, content: object) -> None:

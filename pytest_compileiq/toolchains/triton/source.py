@@ -45,14 +45,14 @@ class KernelSource:
         return needed(self.module, self.path, self.function, self.roots)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of every file that something is executed of.
+        """Path → SHA-256 of each of ``files``.
 
         Those of an installed package are named from the directory that it is imported from: ``package/ops/norm.py``.
         """
         return {self._name(path): sha256_hex(path.read_bytes()) for path in sorted(self.files())}
 
     def files(self) -> frozenset[Path]:
-        """Every file that something is executed of."""
+        """The files of all executed statements."""
         return frozenset(part.path for part in self.parts().values() if part.statements or part.given) | {self.path}
 
     def variables(self) -> dict[str, str]:
