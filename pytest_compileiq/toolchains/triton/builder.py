@@ -46,6 +46,7 @@ from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 _FUSION = "enable_fp_fusion"
 _LICENCES_S = 120.0  # a build
 _ANSWER_S = 120.0
+_FRONT_END_S = 20.0  # for the build cache: a build without an answer is made
 _LONGEST = 500  # characters of a message
 _HOST = ForkedModule("pytest_compileiq.toolchains.triton.host", {"TRITON_INTERPRET": "0"})
 
@@ -158,7 +159,7 @@ class TritonBuilder(NvidiaBuilder):
         with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
             home = Path(directory)
             jobs = [replace(self._job(arch, controls, home), only_front_end=True) for arch in self.architectures]
-            commands = _commands(self.source, home, _ANSWER_S, self._environment(home), forked=True)
+            commands = _commands(self.source, home, _FRONT_END_S, self._environment(home), forked=True)
             try:
                 for job in jobs:
                     commands.run([str(job.write())], self.source.label)
